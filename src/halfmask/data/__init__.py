@@ -1,0 +1,1 @@
+"""Datasets as records: one file per format, and the embedded `figures` world."""

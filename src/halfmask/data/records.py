@@ -1,0 +1,128 @@
+"""Records in arrays: the form in which every dataset reaches training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halfmask.errors import HalfmaskError
+
+UNITS = ("crop", "image", "subject")
+
+
+@dataclass(frozen=True)
+class PoseRecords:
+    """Person crops with their joints.
+
+    Attributes:
+        images: bytes, N×3×H×W, un-augmented crops (the private part of a private record).
+        joints: N×J×2 in crop pixels.
+        labelled: N×J, whether the joint is annotated inside the crop (it may be occluded).
+        head_boxes: N×4 (x1, y1, x2, y2) in crop pixels; the scale of PCKh.
+        image_ids: the image that each crop was cut from.
+        subjects: the person on each crop, where the dataset tells.
+        key: names this exact set of records in this exact order, for caches and fingerprints.
+        views: ψ of every image, bytes, in the images' shape; present once a view was declared.
+        features: per source (`image`, `view`): the frozen lower part of a network applied to every record.
+    """
+
+    images: np.ndarray
+    joints: np.ndarray
+    labelled: np.ndarray
+    head_boxes: np.ndarray
+    image_ids: np.ndarray
+    key: str
+    subjects: np.ndarray | None = None
+    views: np.ndarray | None = None
+    features: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.joints)
+
+    def batch(self, records: Tensor | np.ndarray, source: str = "image", device: torch.device | str = "cpu") -> dict[str, Tensor]:
+        """The records at these indices as tensors.
+
+        Args:
+            source: `image` for the private part, `view` for the public one.
+        """
+        index = np.asarray(records)
+        batch = {
+            "joints": torch.from_numpy(self.joints[index]),
+            "labelled": torch.from_numpy(self.labelled[index]),
+        }
+        if source in self.features:
+            batch["features"] = torch.from_numpy(np.ascontiguousarray(self.features[source][index]))
+        else:
+            batch["image"] = torch.from_numpy(np.ascontiguousarray(self._pixels(source)[index]))
+        return {name: tensor.to(device) for name, tensor in batch.items()}
+
+    def _pixels(self, source: str) -> np.ndarray:
+        if source == "image":
+            return self.images
+        if self.views is None:
+            raise HalfmaskError("these records have no public view: declare one with 'view' in the recipe")
+        return self.views
+
+    def take(self, records: np.ndarray) -> PoseRecords:
+        """The records at these indices alone. Cached features do not come along."""
+        return replace(
+            self,
+            images=self.images[records],
+            joints=self.joints[records],
+            labelled=self.labelled[records],
+            head_boxes=self.head_boxes[records],
+            image_ids=self.image_ids[records],
+            subjects=None if self.subjects is None else self.subjects[records],
+            views=None if self.views is None else self.views[records],
+            features={},
+            key=f"{self.key}/{_digest(records)}",
+        )
+
+    def unit_ids(self, unit: str) -> np.ndarray:
+        """The unit that each record belongs to."""
+        if unit == "crop":
+            return np.arange(len(self))
+        if unit == "image":
+            return self.image_ids
+        if self.subjects is None:
+            raise HalfmaskError(
+                "the unit 'subject' needs subject ids and this dataset has none: add them, or protect a 'crop' or an 'image'"
+            )
+        return self.subjects
+
+
+class Units:
+    """The records of each protected unit, at most `records_per_unit` of them.
+
+    Which records of a large unit are kept is decided by their order in the dataset, shuffled by a public seed: never by looking at
+    them.
+    """
+
+    def __init__(self, unit_ids: np.ndarray, records_per_unit: int, seed: int = 0):
+        if records_per_unit < 1:
+            raise HalfmaskError(f"records_per_unit is {records_per_unit}: expected at least 1")
+        shuffled = np.random.default_rng(seed).permutation(len(unit_ids))
+        order = shuffled[np.argsort(unit_ids[shuffled], kind="stable")]
+        sorted_ids = unit_ids[order]
+        starts = np.flatnonzero(np.r_[True, sorted_ids[1:] != sorted_ids[:-1]]) if len(order) else np.zeros(0, int)
+        self.members = [np.sort(group[:records_per_unit]) for group in np.split(order, starts[1:])] if len(order) else []
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def records_of(self, units: Tensor) -> tuple[np.ndarray, Tensor, Tensor]:
+        """Records of the chosen units, the unit of each, and the weight that makes a unit's gradient the mean over its records."""
+        groups = [self.members[unit] for unit in units.tolist()]
+        if not groups:
+            return np.zeros(0, dtype=np.int64), torch.zeros(0, dtype=torch.long), torch.zeros(0)
+        sizes = torch.tensor([len(group) for group in groups])
+        return np.concatenate(groups), torch.repeat_interleave(units, sizes), torch.repeat_interleave(1.0 / sizes, sizes)
+
+
+def _digest(records: np.ndarray) -> str:
+    import hashlib
+
+    return hashlib.sha256(np.ascontiguousarray(records, dtype=np.int64).tobytes()).hexdigest()[:12]

@@ -1,0 +1,209 @@
+"""Per-unit clipped sums of gradients.
+
+`ClippingEngine.clipped_sum` is the only place where a private gradient is touched before noise. It promises that no unit adds more
+than the clip norm to the sum, whatever its records hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from halfmask.errors import HalfmaskError
+from halfmask.models.tinyvit import mixes_records
+from halfmask.privacy.adjacency import Adjacency
+
+Batch = dict[str, Tensor]
+LossFn = Callable[[nn.Module, Batch], Tensor]
+
+# The clip factor is shrunk by this much, so that rounding in the working precision never carries a unit past the clip norm.
+CLIP_MARGIN = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 1e-2, torch.float16: 1e-2}
+_DEFAULT_CHUNK = 64
+
+
+@dataclass(frozen=True)
+class ClippedSum:
+    """Σ over units of the clipped gradient. All but `sums` are private even after noise was added: for tests and noised uses only."""
+
+    sums: dict[str, Tensor]
+    norms: Tensor
+    clip_norm: float
+    nonfinite: int
+
+    @property
+    def clipped_fraction(self) -> float:
+        """The share of units whose gradient was longer than the clip norm."""
+        return float((self.norms > self.clip_norm).double().mean()) if len(self.norms) else 0.0
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        """How far `sums`, as one vector, can move between neighbouring datasets."""
+        return adjacency.sensitivity(self.clip_norm)
+
+    def flat(self) -> Tensor:
+        """All sums as one vector, in the order of the model's parameters."""
+        return torch.cat([tensor.flatten() for tensor in self.sums.values()])
+
+
+class _LossModule(nn.Module):
+    """Lets `functional_call` swap the model's parameters under an arbitrary loss function."""
+
+    def __init__(self, model: nn.Module, loss_fn: LossFn):
+        super().__init__()
+        self.model, self.loss_fn = model, loss_fn
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.loss_fn(self.model, batch)
+
+
+class ClippingEngine:
+    """Gradients of a model's trainable parameters: clipped per unit, one per record, or the plain mean.
+
+    `loss_fn(model, batch)` returns one loss per record, each depending on its own record alone.
+    """
+
+    def __init__(self, model: nn.Module):
+        mixing = mixes_records(model)
+        if mixing:
+            raise HalfmaskError(
+                f"the layer '{mixing[0]}' normalises by statistics of the batch, which mixes people: freeze it to public statistics "
+                "(PublicBatchNorm2d) or use GroupNorm"
+            )
+        self.model = model
+        self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        if not self.parameters:
+            raise HalfmaskError("the model has no trainable parameters: choose another training strategy")
+
+    @property
+    def size(self) -> int:
+        """The number of trainable numbers, p."""
+        return sum(p.numel() for p in self.parameters.values())
+
+    def clipped_sum(
+        self,
+        loss_fn: LossFn,
+        batch: Batch,
+        clip_norm: float,
+        unit_index: Tensor | None = None,
+        chunk: int | None = None,
+    ) -> ClippedSum:
+        """Clip each unit's gradient to `clip_norm` and add the results up.
+
+        Args:
+            unit_index: the unit that each record belongs to (any integers); by default each record is a unit.
+            chunk: how many records to hold at once. A unit is never split, and the result does not depend on it.
+
+        Formal guarantees: the sum of any one unit's contribution, over all parameters together, has Euclidean norm at most
+        `clip_norm`. A unit with a non-finite gradient contributes nothing.
+        """
+        if clip_norm <= 0:
+            raise HalfmaskError(f"the clip norm is {clip_norm}: expected a number greater than 0")
+        sums = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
+        norms, nonfinite = [], 0
+        for records, local_unit, units in _whole_units(_length(batch), unit_index, chunk or _DEFAULT_CHUNK):
+            part = {key: value[records] for key, value in batch.items()}
+            gradients = self._per_record(loss_fn, part)
+            if unit_index is not None:
+                gradients = {n: g.new_zeros(units, *g.shape[1:]).index_add_(0, local_unit, g) for n, g in gradients.items()}
+            norm, factor = _clip_factors(gradients, clip_norm)
+            bad = ~torch.isfinite(norm)
+            nonfinite += int(bad.sum())
+            norms.append(norm)
+            for name, gradient in gradients.items():
+                flat = gradient.flatten(1)
+                if bad.any():
+                    # inf · 0 is NaN and would poison the sum: cut the unit out instead of weighing it by nothing.
+                    flat = torch.where(bad[:, None], torch.zeros_like(flat), flat)
+                sums[name] += (factor.to(flat.dtype) @ flat).view_as(sums[name])
+        return ClippedSum(sums, torch.cat(norms) if norms else torch.zeros(0), clip_norm, nonfinite)
+
+    def per_record_gradients(self, loss_fn: LossFn, batch: Batch, chunk: int | None = None) -> Tensor:
+        """One gradient per record as the rows of a matrix (records × p). For public records: nothing is clipped."""
+        rows = []
+        for records, _, _ in _whole_units(_length(batch), None, chunk or _DEFAULT_CHUNK):
+            gradients = self._per_record(loss_fn, {key: value[records] for key, value in batch.items()})
+            rows.append(torch.cat([g.flatten(1) for g in gradients.values()], 1))
+        return torch.cat(rows)
+
+    def mean_gradient(self, loss_fn: LossFn, batch: Batch) -> tuple[Tensor, float]:
+        """The exact mean gradient as one vector, and the mean loss. For public records (or training without privacy)."""
+        loss = loss_fn(self.model, batch).mean()
+        gradients = torch.autograd.grad(loss, list(self.parameters.values()), materialize_grads=True)
+        return torch.cat([g.flatten() for g in gradients]), float(loss.detach())
+
+    def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
+        """Cut one long vector into the shapes of the parameters."""
+        pieces = vector.split([p.numel() for p in self.parameters.values()])
+        return {name: piece.view_as(p) for (name, p), piece in zip(self.parameters.items(), pieces, strict=True)}
+
+    def _per_record(self, loss_fn: LossFn, batch: Batch) -> dict[str, Tensor]:
+        module = _LossModule(self.model, loss_fn)
+
+        def loss_of_one(parameters: dict[str, Tensor], record: Batch) -> Tensor:
+            one = {key: value.unsqueeze(0) for key, value in record.items()}
+            return functional_call(module, parameters, (one,)).squeeze(0)
+
+        parameters = {f"model.{name}": p.detach() for name, p in self.parameters.items()}
+        gradients = vmap(grad(loss_of_one), in_dims=(None, 0))(parameters, batch)
+        return {name: gradients[f"model.{name}"].detach() for name in self.parameters}
+
+
+def check_records_apart(model: nn.Module, loss_fn: LossFn, batch: Batch, tolerance: float = 1e-4) -> None:
+    """Refuse a loss of one record that changes with the others in its batch: clipping could not bound it.
+
+    Run it on public or random records only.
+    """
+    with torch.no_grad():
+        together = loss_fn(model, batch)
+        count = _length(batch)
+        if together.shape != (count,):
+            raise HalfmaskError(f"the loss has shape {tuple(together.shape)} for {count} records: it must return one value per record")
+        alone = torch.cat([loss_fn(model, {key: value[i : i + 1] for key, value in batch.items()}) for i in range(count)])
+    worst = float((together - alone).abs().max())
+    if worst > tolerance * max(1.0, float(alone.abs().max())):
+        raise HalfmaskError(
+            f"the loss of a record changes by {worst:.3g} with the other records in its batch: people are coupled and no clip bounds one of "
+            "them. Make every term of the loss, and every layer, depend on its own record alone"
+        )
+
+
+def _clip_factors(gradients: dict[str, Tensor], clip_norm: float) -> tuple[Tensor, Tensor]:
+    """Norm of each unit's whole gradient in double precision (so that squares cannot overflow), and what to multiply it by."""
+    squares = torch.stack(
+        [torch.linalg.vector_norm(g.flatten(1), dim=1, dtype=torch.float64).square() for g in gradients.values()]
+    )
+    norm = squares.sum(0).sqrt()
+    dtype = next(iter(gradients.values())).dtype
+    allowed = clip_norm * (1 - CLIP_MARGIN.get(dtype, 1e-2))
+    factor = allowed / torch.clamp(norm, min=allowed)
+    return norm, torch.where(torch.isfinite(norm), factor, torch.zeros_like(factor))
+
+
+def _length(batch: Batch) -> int:
+    return len(next(iter(batch.values())))
+
+
+def _whole_units(records: int, unit_index: Tensor | None, chunk: int) -> Iterator[tuple[Tensor, Tensor, int]]:
+    """Cut a batch into pieces of about `chunk` records that hold whole units: (record indices, unit of each, number of units)."""
+    if unit_index is None:
+        for start in range(0, records, chunk):
+            part = torch.arange(start, min(start + chunk, records))
+            yield part, part - start, len(part)
+        return
+    if len(unit_index) != records:
+        raise HalfmaskError(f"{len(unit_index)} unit numbers for {records} records: expected one for each record")
+    if not records:
+        return
+    order = torch.argsort(unit_index, stable=True)
+    _, sizes = torch.unique_consecutive(unit_index[order], return_counts=True)
+    ends = sizes.cumsum(0).tolist()
+    start_unit, start = 0, 0
+    for unit, end in enumerate(ends):
+        if unit + 1 == len(ends) or ends[unit + 1] - start > chunk:
+            units = unit + 1 - start_unit
+            local = torch.repeat_interleave(torch.arange(units), sizes[start_unit : unit + 1])
+            yield order[start:end], local, units
+            start_unit, start = unit + 1, end

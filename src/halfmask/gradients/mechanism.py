@@ -1,0 +1,125 @@
+"""The one step that all methods share:
+
+    update = λ · public gradient (exact) + lift( Σ clip(private gradient of a unit) + noise ) / B̄
+
+A method (`METHODS`) says which of its parts are there. Everything after `Mechanism.release` is post-processing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from halfmask.errors import HalfmaskError, unknown_name
+from halfmask.gradients.engine import ClippedSum
+from halfmask.gradients.subspace import Subspace
+from halfmask.privacy.adjacency import Adjacency
+from halfmask.privacy.noise import RandomStream
+
+
+@dataclass(frozen=True)
+class Method:
+    """Which parts of the step a method has.
+
+    Attributes:
+        private: how the private part of a record is read: `noised` (clipped and noised), `exact` (no privacy) or `unread`.
+        view: whether an exact gradient on public data is added.
+        projected: whether the private part is kept to a public subspace.
+    """
+
+    name: str
+    private: str
+    view: bool
+    projected: bool
+
+    @property
+    def adjacencies(self) -> tuple[Adjacency, ...]:
+        """The relations that have a meaning for this method.
+
+        Where the public view of a unit stays in the dataset, a dataset without the unit is not a neighbour anyone could promise
+        about: its view would be missed.
+        """
+        if self.view:
+            return (Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE)
+        return (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE)
+
+    def check_adjacency(self, adjacency: Adjacency) -> None:
+        """Refuse a relation without meaning, with the reason."""
+        if adjacency not in self.adjacencies:
+            raise HalfmaskError(
+                f"adjacency '{adjacency.value}' has no meaning for method '{self.name}': the public view of a person stays in the dataset "
+                "when the person is removed. Use zero-out or replace-one"
+            )
+
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method("non-private", private="exact", view=False, projected=False),
+        Method("public-only", private="unread", view=True, projected=False),
+        Method("dpsgd", private="noised", view=False, projected=False),
+        Method("projected", private="noised", view=False, projected=True),
+        Method("feature", private="noised", view=True, projected=False),
+        Method("feature-projective", private="noised", view=True, projected=True),
+    )
+}
+
+
+def method_named(name: str) -> Method:
+    """Look a method up, suggesting the nearest if there is none of that name."""
+    if name not in METHODS:
+        raise unknown_name("method", name, METHODS)
+    return METHODS[name]
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """Adds the noise that the accountant was told about, and divides by a constant.
+
+    Attributes:
+        expected_batch: B̄. The realised batch size is secret and never divides anything.
+    """
+
+    noise_multiplier: float
+    clip_norm: float
+    expected_batch: float
+    noise: RandomStream
+    sum_of_four: bool = False
+
+    def release(self, clipped: ClippedSum, subspace: Subspace | None = None) -> Tensor:
+        """The private gradient estimate that may leave: noised, divided by B̄, lifted back if it was projected.
+
+        Formal guarantees: a Gaussian mechanism of standard deviation σC on a sum whose sensitivity `clipped` answers for. With a
+        subspace, the noise is drawn in its k coordinates: V(Vᵀs + ξ) has the law of VVᵀ(s + z), because VᵀV = I, and the
+        unprojected sum is never released.
+        """
+        if clipped.clip_norm > self.clip_norm:
+            raise HalfmaskError(
+                f"the sum was clipped to {clipped.clip_norm:g} but noised for {self.clip_norm:g}: the noise would be too small"
+            )
+        total = clipped.flat()
+        signal = total if subspace is None else subspace.coordinates(total)
+        noise = self.noise.gaussian(len(signal), self.sum_of_four).to(signal.device)
+        noisy = signal.double() + (self.noise_multiplier * self.clip_norm) * noise
+        mean = (noisy / self.expected_batch).to(total.dtype)
+        return mean if subspace is None else subspace.lift(mean)
+
+
+def check_private_ready(method: Method, private_units: int, batch: float) -> None:
+    """Refuse a batch that is no sampling at all."""
+    if method.private == "unread":
+        return
+    if batch > private_units:
+        raise HalfmaskError(
+            f"the batch is {batch:g} but there are {private_units} private units: choose a batch of at most {private_units}, "
+            "or add data"
+        )
+    if batch < 1:
+        raise HalfmaskError(f"the batch is {batch:g}: expected at least 1")
+
+
+def seeded_generator(seed: int) -> torch.Generator:
+    """Public randomness: initialisation, public sampling, augmentation."""
+    return torch.Generator().manual_seed(seed)

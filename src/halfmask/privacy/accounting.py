@@ -1,0 +1,189 @@
+"""How much privacy a plan of noisy steps costs, and how much noise a budget buys.
+
+A plan is data (`SampledGaussian`); dp-accounting does the arithmetic. Three models, in units of the clip norm:
+
+* **amplified** (add-remove, zero-out): Poisson-sampled Gaussian, sensitivity C;
+* **amplified, replace-one**: the same with sensitivity 2C, which only the PLD accountant supports;
+* **visible batches**: when an attacker can see who is in a batch (the exact public gradient was computed on the *same* people),
+  sampling hides nothing and each unit takes part in K ~ Binomial(steps, rate) plain Gaussian releases.
+
+>>> plan = SampledGaussian(noise_multiplier=2.3773, sampling_rate=256 / 22146, steps=2163)
+>>> round(epsilon([plan], delta=4e-5), 2)
+0.8
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import dp_accounting
+import numpy as np
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
+from scipy import optimize, stats
+
+from halfmask.errors import HalfmaskError, unknown_name
+from halfmask.privacy.adjacency import Adjacency
+
+ACCOUNTANTS = ("pld", "rdp")
+# The grid of privacy losses that ε is reported with. PLD rounds up on any grid.
+_FINE = 1e-5
+
+
+@dataclass(frozen=True)
+class SampledGaussian:
+    """`steps` releases of a noisy sum over a freshly drawn Poisson batch.
+
+    Attributes:
+        noise_multiplier: standard deviation of the noise in units of the clip norm.
+        sampling_rate: the probability with which each unit enters each step.
+        visible_batches: who is in a batch is not secret, so sampling amplifies nothing.
+    """
+
+    noise_multiplier: float
+    sampling_rate: float
+    steps: int
+    adjacency: Adjacency = Adjacency.ZERO_OUT
+    visible_batches: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier >= 0):
+            raise HalfmaskError(f"noise multiplier is {self.noise_multiplier}: expected a number ≥ 0")
+        if not 0 < self.sampling_rate <= 1:
+            raise HalfmaskError(f"sampling rate is {self.sampling_rate}: expected a probability in (0, 1]")
+        if self.steps < 0:
+            raise HalfmaskError(f"steps is {self.steps}: expected a count ≥ 0")
+
+
+def check_budget(target_epsilon: float, delta: float) -> None:
+    """Refuse a budget that means nothing."""
+    if not (math.isfinite(target_epsilon) and target_epsilon > 0):
+        raise HalfmaskError(f"epsilon is {target_epsilon}: expected a number greater than 0, such as 0.8")
+    if not 0 < delta < 1:
+        raise HalfmaskError(f"delta is {delta}: expected a probability between 0 and 1, well below 1/N, such as 1e-5")
+
+
+def epsilon(plans: Sequence[SampledGaussian], delta: float, accountant: str = "pld", grid: float = _FINE) -> float:
+    """The ε of all `plans` together at `delta`; infinite if any of them adds no noise.
+
+    Formal guarantees: an upper bound on the ε of the composition, provided each plan's assumptions hold (see the module).
+    Composition by PLD presumes that the plans were fixed before the first of them ran.
+    """
+    if accountant not in ACCOUNTANTS:
+        raise unknown_name("accountant", accountant, ACCOUNTANTS)
+    plans = [plan for plan in plans if plan.steps > 0]
+    if not plans:
+        return 0.0
+    relations = {plan.adjacency for plan in plans}
+    if len({relation is Adjacency.REPLACE_ONE for relation in relations}) > 1:
+        raise HalfmaskError("runs under replace-one and runs under other adjacencies do not compose: account each apart")
+    if any(plan.noise_multiplier == 0 for plan in plans):
+        return math.inf
+    if any(plan.visible_batches for plan in plans):
+        return _epsilon_of_visible_batches(plans, delta)
+    replaces = Adjacency.REPLACE_ONE in relations
+    if replaces and accountant == "rdp":
+        raise HalfmaskError(
+            "the RDP accountant has no bound for Poisson sampling under replace-one: use --accountant pld, or --adjacency zero-out"
+        )
+    relation = dp_accounting.NeighboringRelation
+    neighbours = relation.REPLACE_ONE if replaces else relation.ADD_OR_REMOVE_ONE
+    if accountant == "rdp":
+        ledger = RdpAccountant(neighboring_relation=neighbours)
+    else:
+        ledger = PLDAccountant(neighboring_relation=neighbours, value_discretization_interval=grid)
+    for plan in plans:
+        gaussian = dp_accounting.GaussianDpEvent(plan.noise_multiplier)
+        ledger.compose(dp_accounting.PoissonSampledDpEvent(plan.sampling_rate, gaussian), plan.steps)
+    return float(ledger.get_epsilon(delta))
+
+
+def calibrate(
+    target_epsilon: float,
+    delta: float,
+    sampling_rate: float,
+    steps: int,
+    adjacency: Adjacency = Adjacency.ZERO_OUT,
+    accountant: str = "pld",
+    visible_batches: bool = False,
+) -> float:
+    """The smallest noise multiplier (to 0.05 %) whose ε does not exceed the target.
+
+    Formal guarantees: the ε of the returned multiplier, computed with the same accountant, is at most `target_epsilon`.
+    """
+    check_budget(target_epsilon, delta)
+    plan = SampledGaussian(1.0, sampling_rate, steps, adjacency, visible_batches)
+
+    def cost(grid: float) -> Callable[[float], float]:
+        return lambda multiplier: epsilon([replace(plan, noise_multiplier=multiplier)], delta, accountant, grid)
+
+    # Grids from coarse to fine: each over-estimates ε, so its answer is a safe upper end for the next, finer and dearer one.
+    fine = _FINE if target_epsilon >= 0.15 else _FINE / 5
+    multiplier = 1.0
+    for grid, tolerance in ((1e-3, 1e-2), (1e-4, 1e-3), (fine, 5e-4)):
+        multiplier = _smallest_below(cost(grid), target_epsilon, multiplier, tolerance)
+    return multiplier
+
+
+def _smallest_below(cost: Callable[[float], float], target: float, guess: float, tolerance: float) -> float:
+    """The smallest x (relatively, to `tolerance`) with cost(x) ≤ target, for a cost that falls with x.
+
+    ε is close to a power of σ, so interpolation between the logarithms of a bracket's ends needs a handful of evaluations where
+    halving needs a dozen; the costliest evaluation takes seconds.
+    """
+    high, cost_high = guess, cost(guess)
+    low, cost_low = guess, cost_high
+    step = 1 + 4 * tolerance
+    while cost_high > target:
+        low, cost_low = high, cost_high
+        high, step = high * step, step * step
+        if high > 2**20:
+            raise HalfmaskError(f"no amount of noise reaches epsilon {target}: use fewer steps, a smaller batch or a larger delta")
+        cost_high = cost(high)
+    while cost_low <= target:
+        high, cost_high = low, cost_low
+        low, step = low / step, step * step
+        cost_low = cost(low)
+    while high - low > tolerance * high:
+        share = 0.5
+        if math.isfinite(cost_low) and cost_high > 0:
+            share = math.log(cost_low / target) / math.log(cost_low / cost_high)
+        # Aim a little above the root, so that it is soon enclosed from both sides.
+        share = min(0.98, max(0.02, share + 0.2 * tolerance * high / (high - low)))
+        middle = low * (high / low) ** share
+        cost_middle = cost(middle)
+        if cost_middle <= target:
+            high, cost_high = middle, cost_middle
+        else:
+            low, cost_low = middle, cost_middle
+    return high
+
+
+def _epsilon_of_visible_batches(plans: Sequence[SampledGaussian], delta: float) -> float:
+    """ε when the attacker knows which steps a unit took part in: a mixture over K of plain Gaussian mechanisms."""
+    if len(plans) > 1:
+        raise HalfmaskError("several runs with visible batches are not composed: account each apart")
+    plan = plans[0]
+    counts = np.arange(plan.steps + 1)
+    weights = stats.binom.pmf(counts, plan.steps, plan.sampling_rate)
+    kept = weights > delta * 1e-9
+    means = np.sqrt(counts[kept]) * plan.adjacency.sensitivity(1.0) / plan.noise_multiplier
+    weights = weights[kept]
+    dropped = 1.0 - weights.sum()
+
+    def delta_at(eps: float) -> float:
+        mu = np.maximum(means, 1e-12)
+        upper = stats.norm.cdf(mu / 2 - eps / mu)
+        lower = np.exp(eps + stats.norm.logcdf(-mu / 2 - eps / mu))
+        return float(np.sum(weights * np.clip(upper - lower, 0.0, 1.0)) + dropped)
+
+    if delta_at(0.0) <= delta:
+        return 0.0
+    high = 1.0
+    while delta_at(high) > delta:
+        high *= 2
+        if high > 1e6:
+            return math.inf
+    return float(optimize.brentq(lambda eps: delta_at(eps) - delta, 0.0, high, xtol=1e-9)) + 1e-8

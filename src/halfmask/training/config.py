@@ -1,0 +1,258 @@
+"""What a run is: plain dataclasses, read from a recipe, overridden by flags.
+
+Precedence: defaults < recipe < flags < `--set a.b=c`.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from halfmask.data.datasets import DataConfig
+from halfmask.data.records import UNITS
+from halfmask.errors import HalfmaskError, unknown_name
+from halfmask.gradients.mechanism import method_named
+from halfmask.privacy.accounting import ACCOUNTANTS, check_budget
+from halfmask.privacy.adjacency import Adjacency
+
+STRATEGIES = ("finetune", "full", "scratch", "top")
+OPTIMISERS = ("sgd", "adamw")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The network.
+
+    Attributes:
+        weights: `embedded` for the checkpoint inside the package, a path (of a whole pose model or of a backbone), or nothing.
+    """
+
+    size: str = "nano"
+    input_size: tuple[int, int] = (256, 192)
+    stage4_stride: int = 2
+    norm: str = "batch"
+    bins_per_pixel: int = 2
+    weights: str | None = "embedded"
+
+
+@dataclass(frozen=True)
+class ViewConfig:
+    """What of a private image is public, ψ."""
+
+    name: str = "blur"
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SubspaceConfig:
+    """Where the directions for projected methods come from.
+
+    Attributes:
+        samples: m, how many public records.
+        dim: k, how many directions.
+        refresh: recompute after this many steps; 0 for once per epoch.
+        source: `public` (public people) or `private` (units of the private set, which leave it and lose their protection).
+    """
+
+    samples: int = 100
+    dim: int = 50
+    refresh: int = 0
+    source: str = "public"
+
+
+@dataclass(frozen=True)
+class OptimiserConfig:
+    """How the update becomes new weights: all of it post-processing."""
+
+    name: str = "sgd"
+    learning_rate: float = 0.05
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    schedule: str = "cosine"
+
+
+@dataclass(frozen=True)
+class PublicConfig:
+    """The exact half of a step.
+
+    Attributes:
+        batch: its size; 0 for the private batch's.
+        weight: λ, its weight in the update.
+        raw_share: the share of its records that are raw images of public people; the rest are views of the private set. For
+            `public-only`, which is the best model that costs no budget, `public_only_raw_share` is used instead.
+    """
+
+    batch: int = 0
+    weight: float = 1.0
+    raw_share: float = 0.0
+    public_only_raw_share: float = 0.5
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that determines a run, but for the secret randomness."""
+
+    task: str = "pose"
+    method: str = "feature-projective"
+    strategy: str = "finetune"
+    epsilon: float = 0.8
+    delta: float = 1e-5
+    clip_norm: float = 0.1
+    epochs: float = 25
+    batch: int = 64
+    adjacency: str = "zero-out"
+    unit: str = "crop"
+    records_per_unit: int = 8
+    accountant: str = "pld"
+    seed: int = 0
+    insecure_seed: int | None = None
+    noise_sum_of_four: bool = False
+    chunk: int = 64
+    device: str = "auto"
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    view: ViewConfig = field(default_factory=ViewConfig)
+    subspace: SubspaceConfig = field(default_factory=SubspaceConfig)
+    public: PublicConfig = field(default_factory=PublicConfig)
+    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+
+    def checked(self) -> RunConfig:
+        """This, after refusing what cannot be run."""
+        method = method_named(self.method)
+        for kind, found, known in (
+            ("task", self.task, ("pose",)),
+            ("strategy", self.strategy, STRATEGIES),
+            ("unit", self.unit, UNITS),
+            ("accountant", self.accountant, ACCOUNTANTS),
+            ("optimiser", self.optimiser.name, OPTIMISERS),
+            ("schedule", self.optimiser.schedule, ("cosine", "constant")),
+            ("subspace source", self.subspace.source, ("public", "private")),
+        ):
+            if found not in known:
+                raise unknown_name(kind, found, known)
+        adjacency = Adjacency.parse(self.adjacency)
+        if method.private == "noised":
+            check_budget(self.epsilon, self.delta)
+            method.check_adjacency(adjacency)
+            if adjacency is Adjacency.REPLACE_ONE and self.accountant == "rdp":
+                raise HalfmaskError(
+                    "the RDP accountant has no bound for Poisson sampling under replace-one: use --accountant pld, or --adjacency zero-out"
+                )
+            if not self.clip_norm > 0:
+                raise HalfmaskError(f"the clip norm is {self.clip_norm}: expected a number greater than 0")
+        if not self.epochs > 0:
+            raise HalfmaskError(f"epochs is {self.epochs}: expected a number greater than 0")
+        if self.batch < 1:
+            raise HalfmaskError(f"the batch is {self.batch}: expected at least 1")
+        for name, share in (("raw_share", self.public.raw_share), ("public_only_raw_share", self.public.public_only_raw_share)):
+            if not 0 <= share <= 1:
+                raise HalfmaskError(f"public.{name} is {share}: expected a share between 0 and 1")
+        return self
+
+    def to_yaml(self) -> str:
+        """The resolved recipe, for the run folder. The test seed is named; a production key never is."""
+        return yaml.safe_dump(_plain(asdict(self)), sort_keys=False)
+
+
+def load_recipe(name: str | None) -> dict[str, Any]:
+    """A recipe by its name inside the package (`pose/figures`) or by its path."""
+    if name is None:
+        return {}
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        if not path.is_file():
+            raise HalfmaskError(f"no recipe at {path}: check the path, or use one of {', '.join(recipe_names())}")
+        text = path.read_text()
+    else:
+        if name not in recipe_names():
+            raise unknown_name("recipe", name, recipe_names())
+        text = resources.files("halfmask.recipes").joinpath(f"{name}.yaml").read_text()
+    try:
+        body = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        raise HalfmaskError(f"recipe {name} is not valid YAML: {str(error).splitlines()[0]}") from None
+    if not isinstance(body, dict):
+        raise HalfmaskError(f"recipe {name} is a {type(body).__name__}: expected names and values")
+    return body
+
+
+def recipe_names() -> list[str]:
+    """The recipes inside the package."""
+    root = Path(str(resources.files("halfmask.recipes")))
+    return sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml"))
+
+
+def build_config(recipe: Mapping[str, Any], flags: Mapping[str, Any], assignments: list[str] | None = None) -> RunConfig:
+    """Put defaults, recipe, flags (those not None) and `a.b=c` assignments together."""
+    config = override(RunConfig(), recipe, "recipe")
+    config = override(config, {name: value for name, value in flags.items() if value is not None}, "flag")
+    for assignment in assignments or []:
+        path, separator, value = assignment.partition("=")
+        if not separator:
+            raise HalfmaskError(f"--set '{assignment}': expected key=value, such as optimiser.learning_rate=0.1")
+        nested: Any = yaml.safe_load(value)
+        for part in reversed(path.strip().split(".")):
+            nested = {part: nested}
+        config = override(config, nested, "--set")
+    return config.checked()
+
+
+_Config = typing.TypeVar("_Config")
+
+
+def override(config: _Config, changes: Mapping[str, Any], where: str) -> _Config:
+    """A copy of a (nested) dataclass with some values changed; unknown names and wrong kinds are refused."""
+    assert is_dataclass(config)
+    known = {f.name: f for f in fields(config)}
+    hints = typing.get_type_hints(type(config))
+    values: dict[str, Any] = {}
+    for name, value in changes.items():
+        if name not in known:
+            raise unknown_name(f"setting in {where}", str(name), known)
+        current = getattr(config, name)
+        if is_dataclass(current):
+            if not isinstance(value, Mapping):
+                raise HalfmaskError(f"{where}: '{name}' is {value!r}: expected a group of settings")
+            values[name] = override(current, value, f"{where} {name}")
+        else:
+            values[name] = _coerce(f"{where}: '{name}'", hints[name], value)
+    return typing.cast(_Config, replace(config, **values))
+
+
+def _coerce(place: str, hint: Any, value: Any) -> Any:
+    options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, getattr(__import__("types"), "UnionType", None)) else (hint,)
+    if value is None and type(None) in options:
+        return None
+    kind = next(option for option in options if option is not type(None))
+    origin = typing.get_origin(kind) or kind
+    try:
+        if origin is bool:
+            if not isinstance(value, bool):
+                raise ValueError
+            return value
+        if origin in (int, float):
+            if isinstance(value, bool):
+                raise ValueError
+            number = float(value)
+            if origin is int and number != int(number):
+                raise ValueError
+            return origin(number)
+        if origin is tuple:
+            return tuple(int(v) for v in value)
+        if origin is dict:
+            return dict(value)
+        return str(value)
+    except (TypeError, ValueError, OverflowError):
+        raise HalfmaskError(f"{place} is {value!r}: expected a {getattr(origin, '__name__', origin)}") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,312 @@
+"""The training loop: one for all methods."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from halfmask.errors import HalfmaskError
+from halfmask.gradients.engine import Batch, ClippingEngine, check_records_apart
+from halfmask.gradients.mechanism import Mechanism
+from halfmask.gradients.subspace import Subspace
+from halfmask.privacy.accounting import epsilon
+from halfmask.privacy.adjacency import Adjacency
+from halfmask.privacy.certificate import Certificate
+from halfmask.privacy.ledger import Ledger, Spend
+from halfmask.privacy.noise import open_stream
+from halfmask.privacy.sampling import PoissonSampler, PublicSampler
+from halfmask.tasks.pose import evaluate, pose_loss
+from halfmask.training.config import RunConfig
+from halfmask.training.outputs import RunFolder
+from halfmask.training.progress import Progress
+from halfmask.training.setup import Setup, _raw_share, prepare, public_assumptions
+
+# Steps whose cost is written down at once, ahead of taking them.
+LEDGER_BLOCK = 50
+_EVERY_GRID = 1e-3
+
+
+class Trainer:
+    """Takes the steps of one run."""
+
+    def __init__(self, setup: Setup, folder: RunFolder, progress: Progress):
+        config = setup.config
+        self.setup, self.folder, self.progress = setup, folder, progress
+        self.run = secrets.token_hex(8)
+        self.step = 0
+        self.paid = 0
+        self.public_loss: float | None = None
+        self.subspace: Subspace | None = None
+        self.engine = ClippingEngine(setup.model)
+        self.optimiser = _make_optimiser(config, list(self.engine.parameters.values()))
+        self.ledger = Ledger(setup.data.dataset_fingerprint)
+        self.public_batch = config.public.batch or config.batch
+        raw = _raw_share(setup) if setup.raw_public is not None else 0.0
+        self.raw_count = round(self.public_batch * raw)
+        self.view_sampler = PublicSampler(len(setup.private), max(1, self.public_batch - self.raw_count), config.seed + 1)
+        self.raw_sampler = (
+            PublicSampler(len(setup.raw_public), max(1, self.raw_count), config.seed + 2) if setup.raw_public is not None else None
+        )
+        self.shuffler = PublicSampler(len(setup.private), config.batch, config.seed + 3)
+        self._open_private_streams()
+
+    def _open_private_streams(self) -> None:
+        setup, config = self.setup, self.setup.config
+        coins = open_stream("coins", config.insecure_seed, self.paid)
+        noise = open_stream("noise", config.insecure_seed, self.paid)
+        self.poisson = PoissonSampler(len(setup.units), setup.sampling_rate, coins)
+        self.mechanism = Mechanism(
+            setup.noise_multiplier, config.clip_norm, self.poisson.expected_batch, noise, config.noise_sum_of_four
+        )
+
+    @property
+    def remaining(self) -> int:
+        """Steps still to take. Steps paid for and lost to a crash are not paid for again out of the same budget."""
+        return self.setup.steps - max(self.step, self.paid)
+
+    def train(self) -> None:
+        """Take all remaining steps; on Ctrl-C stop between two steps with everything on record."""
+        setup = self.setup
+        self._check_loss()
+        per_epoch = setup.steps_per_epoch
+        stop_at = self.step + self.remaining
+        block_end = self.step
+        while self.step < stop_at:
+            if self.step % (setup.config.subspace.refresh or per_epoch) == 0 or (setup.method.projected and self.subspace is None):
+                self._refresh()
+            if self.step == block_end:
+                block_end = min(self.step + LEDGER_BLOCK, stop_at)
+                self._pay_ahead(block_end - self.step)
+            self._take_step()
+            self.step += 1
+            if self.step % per_epoch == 0 or self.step == stop_at:
+                self._end_epoch()
+            self.progress.step(self.step, setup.steps, self.public_loss, self.spent(self.step, _EVERY_GRID) if self.step % 10 == 0 else None)
+
+    def _take_step(self) -> None:
+        """update = λ · public gradient + lift(Σ clip(private) + noise) / B̄."""
+        setup, method = self.setup, self.setup.method
+        update = torch.zeros(self.engine.size, device=setup.device)
+        if method.view:
+            gradient, self.public_loss = self.engine.mean_gradient(pose_loss, self._public_records())
+            update += setup.config.public.weight * gradient
+        if method.private == "noised":
+            records, unit_index, weight = setup.units.records_of(self.poisson.draw())
+            batch = setup.private.batch(records, "image", setup.device) | {"weight": weight.to(setup.device)}
+            clipped = self.engine.clipped_sum(pose_loss, batch, self.mechanism.clip_norm, unit_index, setup.config.chunk)
+            update += self.mechanism.release(clipped, self.subspace)
+        elif method.private == "exact":
+            batch = setup.private.batch(self.shuffler.draw(), "image", setup.device)
+            update += self.engine.mean_gradient(pose_loss, batch)[0]
+        self._apply(update)
+
+    def _public_records(self) -> Batch:
+        """A public batch by its own randomness: views of the private set, and raw public people in the declared share."""
+        setup = self.setup
+        parts = []
+        if self.public_batch > self.raw_count:
+            parts.append(setup.private.batch(self.view_sampler.draw(), "view", setup.device))
+        if self.raw_count and self.raw_sampler is not None and setup.raw_public is not None:
+            parts.append(setup.raw_public.batch(self.raw_sampler.draw(), "image", setup.device))
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+    def _apply(self, update: Tensor) -> None:
+        config = self.setup.config.optimiser
+        share = 0.5 * (1 + math.cos(math.pi * self.step / self.setup.steps)) if config.schedule == "cosine" else 1.0
+        for group in self.optimiser.param_groups:
+            group["lr"] = config.learning_rate * share
+        for name, gradient in self.engine.unflatten(update).items():
+            self.engine.parameters[name].grad = gradient
+        self.optimiser.step()
+
+    def _refresh(self) -> None:
+        """Recompute the subspace from S_pub, and look at the watched public people. Public data only."""
+        setup = self.setup
+        if setup.method.projected:
+            assert setup.basis is not None
+            records = setup.basis.batch(torch.arange(len(setup.basis)), "image", setup.device)
+            gradients = self.engine.per_record_gradients(pose_loss, records, setup.config.chunk)
+            self.subspace = Subspace.from_gradients(gradients, setup.config.subspace.dim)
+            self.folder.log("subspace", step=self.step, **self.subspace.diagnostics())
+
+    def _end_epoch(self) -> None:
+        setup = self.setup
+        if setup.watched is not None:
+            with torch.no_grad():
+                batch = setup.watched.batch(torch.arange(len(setup.watched)), "image", setup.device)
+                self.public_loss = float(pose_loss(setup.model, batch).mean())
+        self.folder.log(
+            "epoch",
+            step=self.step,
+            epoch=round(self.step / setup.steps_per_epoch, 3),
+            public_loss=self.public_loss,
+            epsilon=_or_word(self.spent(self.step, _EVERY_GRID)),
+            learning_rate=self.optimiser.param_groups[0]["lr"],
+        )
+        self.save_checkpoint()
+
+    def _pay_ahead(self, steps: int) -> None:
+        """Write the cost of the next steps down before the first of them draws a batch."""
+        setup, config = self.setup, self.setup.config
+        if setup.method.private == "unread":
+            return
+        self.ledger.append(
+            Spend(
+                run=self.run,
+                method=setup.method.name,
+                adjacency=config.adjacency,
+                unit=config.unit,
+                units=len(setup.units),
+                first_step=self.paid,
+                last_step=self.paid + steps - 1,
+                sampling_rate=setup.sampling_rate,
+                noise_multiplier=setup.noise_multiplier,
+                clip_norm=config.clip_norm,
+                expected_batch=self.poisson.expected_batch,
+                noise_source=self.mechanism.noise.source if setup.method.private == "noised" else "none",
+            )
+        )
+        self.paid += steps
+
+    def _check_loss(self) -> None:
+        """A loss that couples people is refused before any private record is read."""
+        setup = self.setup
+        records = setup.basis or setup.raw_public or setup.watched
+        if records is not None and len(records) >= 2:
+            batch = records.batch(torch.arange(min(4, len(records))), "image", setup.device)
+        else:
+            generator = torch.Generator().manual_seed(setup.config.seed)
+            pixels = torch.randint(0, 256, (4, 3, *setup.model.input_size), generator=generator, dtype=torch.uint8)
+            joints = torch.rand(4, setup.model.joints, 2, generator=generator) * min(setup.model.input_size)
+            batch = {"image": pixels, "joints": joints, "labelled": torch.ones(4, setup.model.joints, dtype=torch.bool)}
+            batch = {name: tensor.to(setup.device) for name, tensor in batch.items()}
+        check_records_apart(setup.model, pose_loss, batch)
+
+    def spent(self, steps: int, grid: float = 1e-5) -> float:
+        """ε of `steps` steps of this run; never more than was planned for all of them."""
+        plan = self.setup.plan
+        if plan is None or steps == 0:
+            return 0.0
+        cost = epsilon([replace(plan, steps=steps)], self.setup.config.delta, self.setup.config.accountant, grid)
+        return min(cost, self.setup.config.epsilon) if plan.noise_multiplier > 0 else cost
+
+    def certificate(self) -> Certificate:
+        """The statement about what this run has paid for so far."""
+        setup, config = self.setup, self.setup.config
+        plan = setup.plan
+        by_adjacency = {}
+        for adjacency in setup.method.adjacencies:
+            if plan is None:
+                by_adjacency[adjacency.value] = 0.0
+            elif adjacency is not Adjacency.REPLACE_ONE or config.accountant == "pld":
+                by_adjacency[adjacency.value] = epsilon(
+                    [replace(plan, steps=self.paid, adjacency=adjacency)], config.delta, config.accountant
+                )
+        reads = ["every training step read private records without clipping or noise"] if setup.method.private == "exact" else []
+        return Certificate(
+            method=setup.method.name,
+            unit=config.unit,
+            units=len(setup.units),
+            adjacency=config.adjacency,
+            epsilon=by_adjacency,
+            delta=config.delta,
+            accountant=config.accountant,
+            noise_multiplier=setup.noise_multiplier,
+            sampling_rate=setup.sampling_rate,
+            steps=self.paid if plan is not None else self.step,
+            planned_steps=setup.steps,
+            clip_norm=config.clip_norm,
+            expected_batch=self.poisson.expected_batch,
+            public_assumptions=public_assumptions(setup),
+            noise_source=self.mechanism.noise.source if setup.method.private == "noised" else "none",
+            ledger_total=self.ledger.total(config.delta, Adjacency.parse(config.adjacency)),
+            dataset_fingerprint=setup.data.dataset_fingerprint,
+            unaccounted_reads=reads,
+        )
+
+    def save_checkpoint(self) -> None:
+        """Everything needed to go on, all of it public or post-processing."""
+        self.folder.save_checkpoint(
+            {
+                "run": self.run,
+                "step": self.step,
+                "model": self.setup.model.state_dict(),
+                "optimiser": self.optimiser.state_dict(),
+                "samplers": {name: sampler.state() for name, sampler in self._samplers().items()},
+            }
+        )
+
+    def resume(self) -> None:
+        """Go on from the folder's checkpoint, with fresh coins and noise; what the ledger says was paid stays paid."""
+        state: dict[str, Any] = self.folder.load_checkpoint()
+        self.run, self.step = state["run"], state["step"]
+        self.setup.model.load_state_dict(state["model"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        for name, sampler in self._samplers().items():
+            sampler.restore(state["samplers"][name])
+        self.paid = sum(spend.steps for spend in self.ledger.spends() if spend.run == self.run)
+        self._open_private_streams()
+
+    def _samplers(self) -> dict[str, PublicSampler]:
+        samplers = {"view": self.view_sampler, "shuffle": self.shuffler}
+        return samplers | ({"raw": self.raw_sampler} if self.raw_sampler is not None else {})
+
+
+def run_training(config: RunConfig, out: Path, progress: Progress | None = None, resume: bool = False) -> Path:
+    """Train, evaluate and certify; returns the run folder. After Ctrl-C the folder is complete for the steps that were taken."""
+    progress = progress or Progress()
+    folder = RunFolder(out) if resume else RunFolder.create(out, config)
+    if resume and (out / "config.yaml").read_text() != config.to_yaml():
+        raise HalfmaskError(f"{out} was started with other settings: resume with the ones in its config.yaml")
+    setup = prepare(config, progress)
+    trainer = Trainer(setup, folder, progress)
+    if resume:
+        trainer.resume()
+    else:
+        folder.log(
+            "start",
+            steps=setup.steps,
+            noise_multiplier=setup.noise_multiplier,
+            sampling_rate=setup.sampling_rate,
+            expected_batch=trainer.poisson.expected_batch,
+            trainable_parameters=trainer.engine.size,
+        )
+    interrupted = False
+    try:
+        trainer.train()
+    except KeyboardInterrupt:
+        interrupted = True
+        progress.warn(f"stopped after {trainer.step} of {setup.steps} steps; writing down what was done")
+        trainer.save_checkpoint()
+    finish(trainer)
+    folder.log("end", step=trainer.step, interrupted=interrupted)
+    if interrupted:
+        raise KeyboardInterrupt
+    return out
+
+
+def finish(trainer: Trainer) -> None:
+    """Release the weights, judge them on the public test set, and certify."""
+    setup, folder = trainer.setup, trainer.folder
+    folder.save_model(setup.model)
+    if setup.data.test is not None:
+        metrics, per_joint = evaluate(setup.model, setup.data.test, device=setup.device)
+        folder.save_metrics(setup.config.task, setup.data.name, "test", metrics, per_joint)
+    folder.save_certificate(trainer.certificate())
+
+
+def _make_optimiser(config: RunConfig, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    chosen = config.optimiser
+    if chosen.name == "adamw":
+        return torch.optim.AdamW(parameters, lr=chosen.learning_rate, weight_decay=chosen.weight_decay)
+    return torch.optim.SGD(parameters, lr=chosen.learning_rate, momentum=chosen.momentum, weight_decay=chosen.weight_decay)
+
+
+def _or_word(value: float) -> float | str:
+    return value if math.isfinite(value) else "infinity"

@@ -1,0 +1,91 @@
+"""The run folder: the only place through which anything of a run leaves.
+
+Everything written here is released, so it must be public, differentially private, or noised and accounted. The private loss, gradient
+norms, the share clipped, counts of non-finite values, realised batch sizes and durations (which follow batch sizes) are none of these:
+`log` refuses any field that is not on its list.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from halfmask.errors import HalfmaskError
+from halfmask.privacy.certificate import Certificate
+from halfmask.training.config import RunConfig
+
+# What a log line may carry, and why: planned parameters and ε are public; losses here are on public people; a basis is made of
+# public gradients alone.
+LOGGABLE = frozenset(
+    {"event", "step", "steps", "epoch", "epsilon", "public_loss", "learning_rate", "noise_multiplier", "sampling_rate", "expected_batch"}
+    | {"subspace_dim", "spectrum", "eigengap", "captured_energy", "trainable_parameters", "interrupted"}
+)
+
+
+class RunFolder:
+    """Writes a run's released files."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path, config: RunConfig) -> RunFolder:
+        """Start a new run folder; one that holds a run already is never overwritten."""
+        if (path / "config.yaml").exists():
+            raise HalfmaskError(f"{path} already holds a run: choose another --out, or continue it with --resume")
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "config.yaml").write_text(config.to_yaml())
+        return cls(path)
+
+    def log(self, event: str, **values: Any) -> None:
+        """Append a line to `log.jsonl`."""
+        forbidden = values.keys() - LOGGABLE
+        if forbidden:
+            raise HalfmaskError(f"a run may not log {', '.join(sorted(forbidden))}: it is not public (see halfmask.training.outputs)")
+        with (self.path / "log.jsonl").open("a") as file:
+            file.write(json.dumps({"event": event} | values) + "\n")
+
+    def save_model(self, model: nn.Module) -> None:
+        """The released weights: post-processing of the mechanism."""
+        state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+        draft = self.path / "model.safetensors.draft"
+        save_file(state, draft)
+        os.replace(draft, self.path / "model.safetensors")
+
+    def save_metrics(self, task: str, dataset: str, split: str, metrics: dict[str, float], per_joint: dict[str, float]) -> None:
+        """`metrics.json`; the split must be a public one."""
+        body = {"task": task, "dataset": dataset, "split": split, "metrics": _rounded(metrics), "per_joint": _rounded(per_joint)}
+        (self.path / "metrics.json").write_text(json.dumps(body, indent=2) + "\n")
+
+    def save_certificate(self, certificate: Certificate) -> None:
+        """`certificate.json` and `certificate.md`."""
+        certificate.write(self.path)
+
+    def save_checkpoint(self, state: dict[str, Any]) -> None:
+        """Weights, optimiser state and public sampler: all of it post-processing or public. Replaced whole, never half-written."""
+        folder = self.path / "checkpoint"
+        folder.mkdir(exist_ok=True)
+        draft = folder / "state.pt.draft"
+        with draft.open("wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, folder / "state.pt")
+
+    def load_checkpoint(self) -> dict[str, Any]:
+        """The last checkpoint."""
+        path = self.path / "checkpoint" / "state.pt"
+        if not path.is_file():
+            raise HalfmaskError(f"{self.path} has no checkpoint to continue from: start a new run with another --out")
+        return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _rounded(values: dict[str, float]) -> dict[str, float | None]:
+    """JSON has no NaN: a joint that was never annotated has no score."""
+    return {name: None if value != value else round(float(value), 4) for name, value in values.items()}

@@ -1,0 +1,113 @@
+"""Non-private training on public people: where the initial weights come from.
+
+Nobody private is read here, so batch normalisation may learn its statistics and nothing is clipped or noised.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halfmask.data.datasets import load_datasets
+from halfmask.data.figures import FLIP_PAIRS
+from halfmask.data.figures_records import figures_records
+from halfmask.data.records import PoseRecords
+from halfmask.errors import HalfmaskError
+from halfmask.models.simcc import PoseModel
+from halfmask.models.tinyvit import learning_statistics
+from halfmask.privacy.sampling import PublicSampler
+from halfmask.tasks.pose import evaluate, pose_loss
+from halfmask.training.config import RunConfig
+from halfmask.training.outputs import RunFolder
+from halfmask.training.progress import Progress
+from halfmask.training.setup import build_model
+
+
+def pretrain(config: RunConfig, out: Path, progress: Progress | None = None) -> Path:
+    """Train a model on the public people of a recipe's dataset and save it; returns the run folder.
+
+    Reads only public records: for `figures`, the first `data.public` public people.
+    """
+    progress = progress or Progress()
+    folder = RunFolder.create(out, config)
+    torch.manual_seed(config.seed)
+    device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device)
+    public, watched, dataset = _public_people(config, progress)
+    model = build_model(config.model, public.joints.shape[1]).to(device)
+    steps = math.ceil(config.epochs * len(public) / config.batch)
+    sampler = PublicSampler(len(public), config.batch, config.seed + 1)
+    generator = torch.Generator().manual_seed(config.seed + 2)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=config.optimiser.learning_rate, weight_decay=config.optimiser.weight_decay)
+    warm_up = max(1, steps // 20)
+    folder.log("start", steps=steps, trainable_parameters=sum(p.numel() for p in model.parameters()))
+    for step in range(steps):
+        share = min(1.0, (step + 1) / warm_up) * 0.5 * (1 + math.cos(math.pi * step / steps))
+        for group in optimiser.param_groups:
+            group["lr"] = config.optimiser.learning_rate * share
+        batch = augment(public.batch(sampler.draw(), device=device), generator)
+        with learning_statistics(model, momentum=0.05):
+            loss = pose_loss(model, batch).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 50.0)
+        optimiser.step()
+        progress.step(step + 1, steps, float(loss.detach()), None)
+        if (step + 1) % max(1, steps // 20) == 0:
+            folder.log("epoch", step=step + 1, public_loss=float(loss.detach()))
+    folder.save_model(model)
+    metrics, per_joint = evaluate(model, watched, device=device)
+    folder.save_metrics(config.task, dataset, "public", metrics, per_joint)
+    return out
+
+
+def augment(batch: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+    """Mirror half of the records, and turn, scale and shift all of them a little; brightness varies too."""
+    images, joints, labelled = batch["image"].float(), batch["joints"], batch["labelled"]
+    count, _, height, width = images.shape
+    mirrored = torch.rand(count, generator=generator) < 0.5
+    order = torch.arange(joints.shape[1])
+    for left, right in FLIP_PAIRS:
+        order[left], order[right] = right, left
+    images = torch.where(mirrored[:, None, None, None], images.flip(-1), images)
+    swapped = joints[:, order] * joints.new_tensor([-1.0, 1.0]) + joints.new_tensor([width - 1.0, 0.0])
+    joints = torch.where(mirrored[:, None, None], swapped, joints)
+    labelled = torch.where(mirrored[:, None], labelled[:, order], labelled)
+
+    angle = (torch.rand(count, generator=generator) - 0.5) * (math.pi / 4)
+    scale = 1 + (torch.rand(count, generator=generator) - 0.5) * 0.5
+    shift = (torch.rand(count, 2, generator=generator) - 0.5) * 0.1
+    cos, sin = angle.cos() * scale, angle.sin() * scale
+    turn = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
+    # grid_sample asks where each output pixel comes from, in coordinates from −1 to 1; work in pixels about the centre and convert.
+    half = torch.tensor([(width - 1) / 2, (height - 1) / 2])
+    to_unit = (turn * half[None, None, :]) / half[None, :, None]
+    theta = torch.cat([to_unit, (shift * 2)[..., None]], -1)
+    grid = torch.nn.functional.affine_grid(theta, [count, 3, height, width], align_corners=True)
+    images = torch.nn.functional.grid_sample(images, grid, align_corners=True)
+    centred = joints - half - shift[:, None] * 2 * half
+    joints = torch.linalg.solve(turn, centred.transpose(1, 2)).transpose(1, 2) + half
+    inside = ((joints >= 0) & (joints <= 2 * half)).all(-1)
+    gain = 0.6 + 0.8 * torch.rand(count, 1, 1, 1, generator=generator)
+    tint = 0.85 + 0.3 * torch.rand(count, 3, 1, 1, generator=generator)
+    images = (images * gain * tint).clamp(0, 255)
+    return {"image": images, "joints": joints, "labelled": labelled & inside}
+
+
+def _public_people(config: RunConfig, progress: Progress) -> tuple[PoseRecords, PoseRecords, str]:
+    if config.data.name == "figures":
+        draw = lambda count, skip: figures_records(  # noqa: E731
+            "public", count, config.data.seed, skip, config.model.input_size, lambda d, t: progress.stage("drawing public people", d, t)
+        )
+        return draw(config.data.public, 0), draw(400, config.data.public), "figures"
+    public = load_datasets(config.data, config.model.input_size).public
+    if public is None or len(public) < 10:
+        raise HalfmaskError(f"'{config.data.name}' has fewer than 10 records with split 'public': there is nobody to pre-train on")
+    aside = max(1, len(public) // 10)
+    everyone = np.arange(len(public))
+    return public.take(everyone[aside:]), public.take(everyone[:aside]), config.data.name
+
+

@@ -1,0 +1,223 @@
+"""From a config to everything a run needs: model, people, samplers, noise, budget."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from halfmask.data.datasets import Datasets, load_datasets, with_view
+from halfmask.data.records import PoseRecords, Units
+from halfmask.errors import HalfmaskError
+from halfmask.gradients.mechanism import Method, check_private_ready, method_named
+from halfmask.models.checkpoints import load_into, read_state
+from halfmask.models.simcc import PoseModel
+from halfmask.privacy.accounting import SampledGaussian, calibrate
+from halfmask.privacy.adjacency import Adjacency
+from halfmask.training.config import ModelConfig, RunConfig
+from halfmask.training.progress import Progress
+from halfmask.training.strategy import choose_parameters, learn_public_statistics, with_lower_features
+from halfmask.views import View, make_view
+
+# How many public people are kept aside to show how training goes. They are in no batch and in no basis.
+WATCHED = 64
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A run, ready to start.
+
+    Attributes:
+        private: the records to protect, without any that became public.
+        basis: S_pub, the public records the subspace comes from.
+        raw_public: further public records, raw, for the exact half of a step.
+        watched: public records whose loss may be shown.
+        plan: what the accountant is told; `steps` is the whole plan. None where no noise is involved.
+    """
+
+    config: RunConfig
+    method: Method
+    model: PoseModel
+    device: torch.device
+    view: View
+    data: Datasets
+    private: PoseRecords
+    units: Units
+    basis: PoseRecords | None
+    raw_public: PoseRecords | None
+    watched: PoseRecords | None
+    steps: int
+    sampling_rate: float
+    noise_multiplier: float
+
+    @property
+    def plan(self) -> SampledGaussian | None:
+        """The private part of the run as the accountant sees it."""
+        if self.method.private == "unread":
+            return None
+        return SampledGaussian(self.noise_multiplier, self.sampling_rate, self.steps, Adjacency.parse(self.config.adjacency))
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps in which each unit is expected once."""
+        return max(1, math.ceil(len(self.units) / self.config.batch))
+
+
+def prepare(config: RunConfig, progress: Progress) -> Setup:
+    """Load and check everything; nothing private is spent here."""
+    method = method_named(config.method)
+    device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device)
+    torch.manual_seed(config.seed)
+    data = load_datasets(config.data, config.model.input_size, progress.stage)
+    model = build_model(config.model, joints=data.private.joints.shape[1], untrained=config.strategy == "scratch")
+    private, basis = _set_basis_apart(config, method, data)
+    basis, raw_public, watched = _divide_public(config, data.public, basis)
+    units = Units(private.unit_ids(config.unit), config.records_per_unit, config.seed)
+    check_private_ready(method, len(units), config.batch)
+    if config.strategy == "scratch" and config.model.norm == "batch":
+        if data.public is None:
+            raise HalfmaskError(
+                "training from scratch needs public people for its normalisation statistics: add records with split 'public', or use "
+                "model.norm=group"
+            )
+        learn_public_statistics(model, data.public)
+    model.to(device).eval()
+    choose_parameters(model, config.strategy)
+    view = make_view(config.view.name, config.view.options)
+    if method.view:
+        progress.message(f"public view: {view.describe()}")
+        private = with_view(private, view)
+    if config.strategy == "top":
+        def cache(records: PoseRecords | None, whose: str) -> PoseRecords | None:
+            if records is None or not len(records):
+                return records
+            return with_lower_features(records, model, device, lambda d, t: progress.stage(f"features of {whose}", d, t))
+
+        private = cache(private, "private people") or private
+        basis, raw_public, watched = (
+            cache(part, name) for part, name in ((basis, "S_pub"), (raw_public, "public people"), (watched, "watched people"))
+        )
+    steps = math.ceil(config.epochs * len(units) / config.batch)
+    rate = min(1.0, config.batch / len(units))
+    sigma = 0.0
+    if method.private == "noised":
+        if config.delta >= 1 / len(units):
+            progress.warn(
+                f"delta {config.delta:g} is not below 1/N = {1 / len(units):.2g}: a mechanism that publishes one of the {len(units)} "
+                f"{config.unit}s outright would satisfy it. Use {0.1 / len(units):.1g} or less"
+            )
+        sigma = calibrate(config.epsilon, config.delta, rate, steps, Adjacency.parse(config.adjacency), config.accountant)
+    return Setup(
+        config, method, model, device, view, data, private, units, basis, raw_public, watched, steps, rate, sigma
+    )
+
+
+def build_model(config: ModelConfig, joints: int = 16, untrained: bool = False) -> PoseModel:
+    """The network with its public weights: embedded, of a whole pose model, or of a backbone alone."""
+    model = PoseModel(config.size, joints, config.input_size, config.stage4_stride, config.norm, config.bins_per_pixel)
+    if untrained or config.weights is None:
+        return model
+    if config.weights == "embedded":
+        path = Path(str(resources.files("halfmask").joinpath(f"weights/pose_{config.size}.safetensors")))
+        if not path.is_file():
+            raise HalfmaskError(
+                f"no embedded weights for model size '{config.size}': set model.weights to a file, or use size 'nano'"
+            )
+    else:
+        path = Path(config.weights).expanduser()
+    state = read_state(path)
+    if any(name.startswith("head.conv") for name in state):
+        load_into(model, state, str(path))
+    else:
+        model.backbone.load_weights(path)
+    return model
+
+
+def _set_basis_apart(config: RunConfig, method: Method, data: Datasets) -> tuple[PoseRecords, PoseRecords | None]:
+    """With `subspace.source: private`, whole units leave the private set, become public, and span the subspace.
+
+    They are chosen by a public seed among unit numbers, so the choice looks at nobody.
+    """
+    private = data.private
+    if not method.projected or config.subspace.source == "public":
+        return private, None
+    ids = private.unit_ids(config.unit)
+    order = np.random.default_rng(config.seed).permutation(np.unique(ids))
+    leaving: list[int] = []
+    count = 0
+    for unit in order:
+        if count >= config.subspace.samples:
+            break
+        leaving.append(int(unit))
+        count += int((ids == unit).sum())
+    gone = np.isin(ids, leaving)
+    if gone.all():
+        raise HalfmaskError(
+            f"S_pub would take all {len(ids)} private records: lower subspace.samples ({config.subspace.samples}) or use public people"
+        )
+    return private.take(np.flatnonzero(~gone)), private.take(np.flatnonzero(gone)[: config.subspace.samples])
+
+
+def _divide_public(
+    config: RunConfig, public: PoseRecords | None, basis: PoseRecords | None
+) -> tuple[PoseRecords | None, PoseRecords | None, PoseRecords | None]:
+    """Public people are divided into S_pub, the watched, and the rest: a person trained on gives no honest gradient or loss."""
+    method = method_named(config.method)
+    if public is None or not len(public):
+        if method.projected and basis is None:
+            raise HalfmaskError(
+                f"method '{config.method}' needs public people for its subspace and the dataset has none: add records with split 'public', "
+                "or give some private ones up with subspace.source=private"
+            )
+        return basis, None, None
+    wanted = config.subspace.samples if basis is None else 0
+    if method.projected and len(public) < wanted:
+        raise HalfmaskError(
+            f"the subspace needs {wanted} public people and the dataset has {len(public)}: lower subspace.samples or add public records"
+        )
+    wanted = min(wanted, len(public))
+    watched = min(WATCHED, (len(public) - wanted) // 2)
+    everyone = np.arange(len(public))
+    if basis is None:
+        basis = public.take(everyone[:wanted])
+    return (
+        basis,
+        public.take(everyone[wanted + watched :]) if len(public) > wanted + watched else None,
+        public.take(everyone[wanted : wanted + watched]) if watched else None,
+    )
+
+
+def public_assumptions(setup: Setup) -> list[str]:
+    """What the certificate says is assumed public."""
+    config = setup.config
+    lines = [
+        f"the number of private units ({len(setup.units):,}), the sampling rate and every hyper-parameter",
+        "the initial weights and the data they were pre-trained on"
+        + (f" (model weights: {config.model.weights})" if config.model.weights and config.strategy != "scratch" else ""),
+    ]
+    if setup.method.view:
+        lines += [
+            f"ψ of every private record: {setup.view.describe()}",
+            "the labels of every private record: keypoints, visibility and crop box (they are **not** protected by this method)",
+        ]
+    if setup.method.projected and setup.basis is not None:
+        source = "taken out of the private set and not protected" if config.subspace.source == "private" else "public people"
+        lines.append(f"S_pub: {len(setup.basis)} records with their labels, {source}")
+    if setup.raw_public is not None and _raw_share(setup) > 0:
+        lines.append(f"{len(setup.raw_public)} raw images of public people with their labels")
+    lines.append("the test set on which the metrics were measured")
+    return lines
+
+
+def _raw_share(setup: Setup) -> float:
+    public = setup.config.public
+    return public.public_only_raw_share if setup.method.private == "unread" else public.raw_share
+
+
+def without_features(records: PoseRecords) -> PoseRecords:
+    """The records with their pixels again, for whole-network evaluation."""
+    return replace(records, features={})

@@ -1,0 +1,26 @@
+"""What is public: one file per map ψ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from halfmask.errors import HalfmaskError, unknown_name
+from halfmask.views.base import View
+from halfmask.views.blur import Blur
+from halfmask.views.constant import Constant
+from halfmask.views.downsample import Downsample
+
+VIEWS: dict[str, type[View]] = {"blur": Blur, "constant": Constant, "downsample": Downsample}
+
+
+def make_view(name: str, options: dict[str, Any] | None = None) -> View:
+    """Build a view from its name and options in a recipe."""
+    if name not in VIEWS:
+        raise unknown_name("view", name, VIEWS)
+    try:
+        return VIEWS[name](**(options or {}))
+    except TypeError as error:
+        raise HalfmaskError(f"view '{name}' does not take {options}: {error}") from None
+
+
+__all__ = ["VIEWS", "Blur", "Constant", "Downsample", "View", "make_view"]
