@@ -101,17 +101,13 @@ def test_picture_shows_lines_levels_and_error_bars(monkeypatch, tmp_path):
     accuracy_against_epsilon(wide, "x.html", tmp_path / "wide.png")
     accuracy_against_epsilon(none, "x.html", tmp_path / "none.png")
     orange = canvas.PALETTE[1]
-    assert count_colour(load_image(tmp_path / "wide.png"), orange) > count_colour(
-        load_image(tmp_path / "none.png"), orange
-    )
+    assert count_colour(load_image(tmp_path / "wide.png"), orange) > count_colour(load_image(tmp_path / "none.png"), orange)
 
 
 def test_higher_accuracy_is_drawn_higher():
     series = plots._series(sweep(), "pckh@0.5")
     picture = plots._lines_picture(series, "pckh@0.5", "t")[112:530, 70:640]
-    dpsgd, projective = (
-        np.argwhere((picture == np.array(colour)).all(axis=2))[:, 0].mean() for colour in canvas.PALETTE[:2]
-    )
+    dpsgd, projective = (np.argwhere((picture == np.array(colour)).all(axis=2))[:, 0].mean() for colour in canvas.PALETTE[:2])
     assert projective < dpsgd
 
 

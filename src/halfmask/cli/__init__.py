@@ -1,0 +1,1 @@
+"""The command `halfmask`: one thin file per command."""

@@ -54,18 +54,15 @@ class Datasets:
 def load_datasets(config: DataConfig, size: tuple[int, int], report: Report | None = None) -> Datasets:
     """Read (or draw) all parts."""
     if config.name == "figures":
-        counts = {"private": (config.private, 0), "public": (config.public, config.public_skip), "test": (config.test, 0)}
+        counts = {
+            "private": (config.private, 0),
+            "public": (config.public, config.public_skip),
+            "test": (config.test, 0),
+        }
         if config.private < 1:
             raise HalfmaskError("data.private is 0: the dataset is empty, there is nobody to learn from")
         parts = {
-            population: figures_records(
-                population,
-                count,
-                config.seed,
-                skip,
-                size,
-                (lambda done, total, p=population: report(f"drawing {p} people", done, total)) if report else None,  # type: ignore[misc]
-            )
+            population: figures_records(population, count, config.seed, skip, size, _telling(report, f"drawing {population} people"))
             for population, (count, skip) in counts.items()
             if count
         }
@@ -78,6 +75,23 @@ def load_datasets(config: DataConfig, size: tuple[int, int], report: Report | No
     for i in range(len(private)):
         identity.update(private.images[i].tobytes())
     return Datasets(private, parts.get("public"), parts.get("test"), config.name, fingerprint(identity.digest()))
+
+
+def load_test(config: DataConfig, size: tuple[int, int], report: Report | None = None) -> PoseRecords:
+    """The people a model is judged on, alone: judging a model opens no private image."""
+    if config.name == "figures":
+        if config.test < 1:
+            raise HalfmaskError("data.test is 0: there is nobody to judge the model on")
+        progress = (lambda done, total: report("drawing test people", done, total)) if report else None
+        return figures_records("test", config.test, config.seed, 0, size, progress)
+    parts = folder_records(find_folder(config.name), size, ("test",))
+    if "test" not in parts:
+        raise HalfmaskError(f"'{config.name}' has no record with split 'test': there is nobody to judge the model on")
+    return parts["test"]
+
+
+def _telling(report: Report | None, stage: str) -> Callable[[int, int], None] | None:
+    return (lambda done, total: report(stage, done, total)) if report else None
 
 
 def find_folder(name: str) -> Path:

@@ -30,7 +30,7 @@ def figures_records(
         world = figures.World(population, seed=seed, size=size)
         pairs = world.records(skip + count)[skip:]
         joints = len(figures.JOINT_NAMES)
-        arrays = {
+        arrays: dict[str, np.ndarray] = {
             "images": np.empty((count, 3, *size), np.uint8),
             "joints": np.empty((count, joints, 2), np.float32),
             "labelled": np.empty((count, joints), bool),
@@ -51,7 +51,15 @@ def figures_records(
         return arrays
 
     arrays = cached("records", key, build)
-    return PoseRecords(**arrays, key=key)
+    return PoseRecords(
+        images=arrays["images"],
+        joints=arrays["joints"],
+        labelled=arrays["labelled"],
+        head_boxes=arrays["head_boxes"],
+        image_ids=arrays["image_ids"],
+        subjects=arrays["subjects"],
+        key=key,
+    )
 
 
 def _code_digest() -> str:

@@ -27,20 +27,26 @@ SPLITS = ("private", "public", "test")
 _FIELDS = {"image": str, "split": str, "box": list, "joints": list, "head_box": list}
 
 
-def folder_records(folder: Path, size: tuple[int, int] = (256, 192)) -> dict[str, PoseRecords]:
-    """Read and crop every record of a folder, by split."""
+def folder_records(folder: Path, size: tuple[int, int] = (256, 192), only: tuple[str, ...] = SPLITS) -> dict[str, PoseRecords]:
+    """Read and crop the records of a folder, by split.
+
+    Args:
+        only: the splits to read; no image of another is opened.
+    """
     annotations = _read_annotations(folder)
     stamp = hashlib.sha256(json.dumps(annotations, sort_keys=True).encode())
     for name in sorted({entry["image"] for entry in annotations}):
         path = folder / name
         if not path.is_file():
-            raise HalfmaskError(f"{folder / 'annotations.json'} names the image '{name}', but there is no such file: add it or drop the record")
+            raise HalfmaskError(
+                f"{folder / 'annotations.json'} names the image '{name}', but there is no such file: add it or drop the record"
+            )
         stamp.update(f"{name}/{path.stat().st_size}/{path.stat().st_mtime_ns}".encode())
     digest = stamp.hexdigest()[:16]
     subjects = {name: i for i, name in enumerate(sorted({str(entry.get("subject")) for entry in annotations}))}
     images = {name: i for i, name in enumerate(sorted({entry["image"] for entry in annotations}))}
     splits = {}
-    for split in SPLITS:
+    for split in only:
         entries = [entry for entry in annotations if entry["split"] == split]
         if not entries:
             continue
@@ -48,7 +54,10 @@ def folder_records(folder: Path, size: tuple[int, int] = (256, 192)) -> dict[str
         arrays = cached("records", key, lambda entries=entries: _crop_all(folder, entries, size))  # type: ignore[misc]
         known = all("subject" in entry for entry in entries)
         splits[split] = PoseRecords(
-            **arrays,
+            images=arrays["images"],
+            joints=arrays["joints"],
+            labelled=arrays["labelled"],
+            head_boxes=arrays["head_boxes"],
             key=key,
             image_ids=np.array([images[entry["image"]] for entry in entries]),
             subjects=np.array([subjects[str(entry["subject"])] for entry in entries]) if known else None,
@@ -65,23 +74,38 @@ def crop_transform(box: tuple[float, float, float, float], size: tuple[int, int]
         raise HalfmaskError(f"a person's box is {list(box)}: expected a width and a height above 0")
     centre = (x + width / 2 - 0.5, y + height / 2 - 0.5)
     return np.array(
-        [[1 / scale, 0, (columns - 1) / 2 - centre[0] / scale], [0, 1 / scale, (rows - 1) / 2 - centre[1] / scale]], np.float64
+        [
+            [1 / scale, 0, (columns - 1) / 2 - centre[0] / scale],
+            [0, 1 / scale, (rows - 1) / 2 - centre[1] / scale],
+        ],
+        np.float64,
     )
 
 
 def read_image(path: Path) -> np.ndarray:
-    """An image file as RGB bytes."""
+    """An image file as RGB bytes, turned the way its camera says it was held."""
     if not path.is_file():
         raise HalfmaskError(f"no image at {path}: check the path")
-    pixels = cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_COLOR) if path.stat().st_size else None
+    data = path.read_bytes()
+    try:
+        # OpenCV fills what a JPEG lacks with grey: half a person would pass for a whole one.
+        whole = data and not _is_jpeg_cut_short(data)
+        pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if whole else None
+    except cv2.error:
+        pixels = None
     if pixels is None:
         raise HalfmaskError(f"{path} cannot be read as an image: the file is corrupt, empty or of another format")
     return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
 
 
+def _is_jpeg_cut_short(data: bytes) -> bool:
+    """Look for the end marker after the last scan begins, which skips the thumbnail in a camera's header."""
+    return data.startswith(b"\xff\xd8") and data.find(b"\xff\xd9", max(data.rfind(b"\xff\xda"), 0)) < 0
+
+
 def _crop_all(folder: Path, entries: list[dict[str, Any]], size: tuple[int, int]) -> dict[str, np.ndarray]:
     count, joints = len(entries), len(JOINT_NAMES)
-    arrays = {
+    arrays: dict[str, np.ndarray] = {
         "images": np.empty((count, 3, *size), np.uint8),
         "joints": np.empty((count, joints, 2), np.float32),
         "labelled": np.empty((count, joints), bool),

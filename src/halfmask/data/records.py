@@ -119,7 +119,11 @@ class Units:
         if not groups:
             return np.zeros(0, dtype=np.int64), torch.zeros(0, dtype=torch.long), torch.zeros(0)
         sizes = torch.tensor([len(group) for group in groups])
-        return np.concatenate(groups), torch.repeat_interleave(units, sizes), torch.repeat_interleave(1.0 / sizes, sizes)
+        return (
+            np.concatenate(groups),
+            torch.repeat_interleave(units, sizes),
+            torch.repeat_interleave(1.0 / sizes, sizes),
+        )
 
 
 def _digest(records: np.ndarray) -> str:

@@ -1,0 +1,1 @@
+"""The mechanism: clipped sums, the subspace, the one step."""

@@ -6,15 +6,17 @@ than the clip norm to the sum, whatever its records hold.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
 
 from halfmask.errors import HalfmaskError
-from halfmask.models.tinyvit import mixes_records
+from halfmask.gradients.slow import slow_terms
+from halfmask.gradients.tape import Tape, UnknownLayer
+from halfmask.gradients.terms import Term, by_unit
 from halfmask.privacy.adjacency import Adjacency
 
 Batch = dict[str, Tensor]
@@ -48,17 +50,6 @@ class ClippedSum:
         return torch.cat([tensor.flatten() for tensor in self.sums.values()])
 
 
-class _LossModule(nn.Module):
-    """Lets `functional_call` swap the model's parameters under an arbitrary loss function."""
-
-    def __init__(self, model: nn.Module, loss_fn: LossFn):
-        super().__init__()
-        self.model, self.loss_fn = model, loss_fn
-
-    def forward(self, batch: Batch) -> Tensor:
-        return self.loss_fn(self.model, batch)
-
-
 class ClippingEngine:
     """Gradients of a model's trainable parameters: clipped per unit, one per record, or the plain mean.
 
@@ -76,6 +67,11 @@ class ClippingEngine:
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         if not self.parameters:
             raise HalfmaskError("the model has no trainable parameters: choose another training strategy")
+        self._tape: Tape | None = None
+        try:
+            self._tape = Tape(model)
+        except UnknownLayer as layer:
+            self._say_slow(layer)
 
     @property
     def size(self) -> int:
@@ -105,28 +101,32 @@ class ClippingEngine:
         norms, nonfinite = [], 0
         for records, local_unit, units in _whole_units(_length(batch), unit_index, chunk or _DEFAULT_CHUNK):
             part = {key: value[records] for key, value in batch.items()}
-            gradients = self._per_record(loss_fn, part)
-            if unit_index is not None:
-                gradients = {n: g.new_zeros(units, *g.shape[1:]).index_add_(0, local_unit, g) for n, g in gradients.items()}
-            norm, factor = _clip_factors(gradients, clip_norm)
-            bad = ~torch.isfinite(norm)
-            nonfinite += int(bad.sum())
+            terms = self._terms(loss_fn, part)
+            if units < len(records):
+                terms = {name: by_unit(term, local_unit, units) for name, term in terms.items()}
+            norm, factor = _clip_factors(terms, clip_norm, next(iter(sums.values())).dtype)
+            finite = torch.isfinite(norm)
+            bad = int((~finite).sum())
+            nonfinite += bad
             norms.append(norm)
-            for name, gradient in gradients.items():
-                flat = gradient.flatten(1)
-                if bad.any():
-                    # inf · 0 is NaN and would poison the sum: cut the unit out instead of weighing it by nothing.
-                    flat = torch.where(bad[:, None], torch.zeros_like(flat), flat)
-                sums[name] += (factor.to(flat.dtype) @ flat).view_as(sums[name])
+            for name, term in terms.items():
+                # inf · 0 is NaN and would poison the sum: a unit that is not finite is cut out, not weighed by nothing.
+                sums[name] += term.weighted_sum(factor, finite if bad else None)
         return ClippedSum(sums, torch.cat(norms) if norms else torch.zeros(0), clip_norm, nonfinite)
 
     def per_record_gradients(self, loss_fn: LossFn, batch: Batch, chunk: int | None = None) -> Tensor:
         """One gradient per record as the rows of a matrix (records × p). For public records: nothing is clipped."""
         rows = []
         for records, _, _ in _whole_units(_length(batch), None, chunk or _DEFAULT_CHUNK):
-            gradients = self._per_record(loss_fn, {key: value[records] for key, value in batch.items()})
-            rows.append(torch.cat([g.flatten(1) for g in gradients.values()], 1))
+            part = {key: value[records] for key, value in batch.items()}
+            terms = self._terms(loss_fn, part)
+            rows.append(torch.cat([self._row(terms, name, len(records)) for name in self.parameters], 1))
         return torch.cat(rows)
+
+    def _row(self, terms: dict[str, Term], name: str, records: int) -> Tensor:
+        if name in terms:
+            return terms[name].direct().gradients.flatten(1)
+        return torch.zeros(records, self.parameters[name].numel(), device=self.parameters[name].device)
 
     def mean_gradient(self, loss_fn: LossFn, batch: Batch) -> tuple[Tensor, float]:
         """The exact mean gradient as one vector, and the mean loss. For public records (or training without privacy)."""
@@ -139,16 +139,30 @@ class ClippingEngine:
         pieces = vector.split([p.numel() for p in self.parameters.values()])
         return {name: piece.view_as(p) for (name, p), piece in zip(self.parameters.items(), pieces, strict=True)}
 
-    def _per_record(self, loss_fn: LossFn, batch: Batch) -> dict[str, Tensor]:
-        module = _LossModule(self.model, loss_fn)
+    def _terms(self, loss_fn: LossFn, batch: Batch) -> dict[str, Term]:
+        if self._tape is not None:
+            try:
+                return self._tape.terms(lambda: loss_fn(self.model, batch), _length(batch))
+            except UnknownLayer as layer:
+                self._tape = None
+                self._say_slow(layer)
+        return slow_terms(self.model, self.parameters, loss_fn, batch)
 
-        def loss_of_one(parameters: dict[str, Tensor], record: Batch) -> Tensor:
-            one = {key: value.unsqueeze(0) for key, value in record.items()}
-            return functional_call(module, parameters, (one,)).squeeze(0)
+    @staticmethod
+    def _say_slow(layer: UnknownLayer) -> None:
+        warnings.warn(
+            f"no fast gradient rule for {layer}: this model uses the slow path (exact, several times dearer)",
+            stacklevel=3,
+        )
 
-        parameters = {f"model.{name}": p.detach() for name, p in self.parameters.items()}
-        gradients = vmap(grad(loss_of_one), in_dims=(None, 0))(parameters, batch)
-        return {name: gradients[f"model.{name}"].detach() for name in self.parameters}
+
+def mixes_records(model: nn.Module) -> list[str]:
+    """Names of layers whose output for one record depends on others in the batch; none in a model fit for private training."""
+    return [
+        name
+        for name, module in model.named_modules()
+        if getattr(module, "sees_batches", False) or (isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training)
+    ]
 
 
 def check_records_apart(model: nn.Module, loss_fn: LossFn, batch: Batch, tolerance: float = 1e-4) -> None:
@@ -170,13 +184,9 @@ def check_records_apart(model: nn.Module, loss_fn: LossFn, batch: Batch, toleran
         )
 
 
-def _clip_factors(gradients: dict[str, Tensor], clip_norm: float) -> tuple[Tensor, Tensor]:
-    """Norm of each unit's whole gradient in double precision (so that squares cannot overflow), and what to multiply it by."""
-    squares = torch.stack(
-        [torch.linalg.vector_norm(g.flatten(1), dim=1, dtype=torch.float64).square() for g in gradients.values()]
-    )
-    norm = squares.sum(0).sqrt()
-    dtype = next(iter(gradients.values())).dtype
+def _clip_factors(terms: dict[str, Term], clip_norm: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Norm of each unit's whole gradient, and what to multiply it by."""
+    norm = torch.stack([term.squared_norms() for term in terms.values()]).sum(0).sqrt()
     allowed = clip_norm * (1 - CLIP_MARGIN.get(dtype, 1e-2))
     factor = allowed / torch.clamp(norm, min=allowed)
     return norm, torch.where(torch.isfinite(norm), factor, torch.zeros_like(factor))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from halfmask.errors import HalfmaskError, unknown_name
@@ -113,13 +112,7 @@ def check_private_ready(method: Method, private_units: int, batch: float) -> Non
         return
     if batch > private_units:
         raise HalfmaskError(
-            f"the batch is {batch:g} but there are {private_units} private units: choose a batch of at most {private_units}, "
-            "or add data"
+            f"the batch is {batch:g} but there are {private_units} private units: choose a batch of at most {private_units}, or add data"
         )
     if batch < 1:
         raise HalfmaskError(f"the batch is {batch:g}: expected at least 1")
-
-
-def seeded_generator(seed: int) -> torch.Generator:
-    """Public randomness: initialisation, public sampling, augmentation."""
-    return torch.Generator().manual_seed(seed)

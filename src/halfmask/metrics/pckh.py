@@ -82,9 +82,7 @@ def head_size(head_box: np.ndarray) -> np.ndarray:
     """
     boxes = np.asarray(head_box, dtype=np.float64)
     if boxes.ndim != 2 or boxes.shape[1] != 4:
-        raise HalfmaskError(
-            f"head boxes have shape {boxes.shape}; expected (people, 4) as x1, y1, x2, y2: reshape them"
-        )
+        raise HalfmaskError(f"head boxes have shape {boxes.shape}; expected (people, 4) as x1, y1, x2, y2: reshape them")
     return _HEAD_SIZE_SHARE_OF_DIAGONAL * np.linalg.norm(boxes[:, 2:] - boxes[:, :2], axis=1)
 
 
@@ -126,17 +124,12 @@ def pckh(
     return PckhResult(
         mean=mean,
         per_joint={name: float(value) for name, value in zip(JOINT_NAMES, joint_percent, strict=True)},
-        per_group={
-            group.capitalize(): float(joint_percent[list(joints)].mean())
-            for group, joints in JOINT_GROUPS.items()
-        },
+        per_group={group.capitalize(): float(joint_percent[list(joints)].mean()) for group, joints in JOINT_GROUPS.items()},
         count=count,
     )
 
 
-def summary(
-    predicted: np.ndarray, truth: np.ndarray, labelled: np.ndarray, head_sizes: np.ndarray
-) -> dict[str, float]:
+def summary(predicted: np.ndarray, truth: np.ndarray, labelled: np.ndarray, head_sizes: np.ndarray) -> dict[str, float]:
     """Score at the two thresholds that papers report, as one flat mapping to keep beside a trained model.
 
     Keys are "pckh@0.5", "pckh@0.1" and, at 0.5, one for each joint group such as "pckh@0.5/head". A value is
@@ -148,9 +141,7 @@ def summary(
     return {"pckh@0.5": usual.mean, "pckh@0.1": strict.mean, **groups}
 
 
-def _is_right(
-    predicted: np.ndarray, truth: np.ndarray, labelled: np.ndarray, head_sizes: np.ndarray, threshold: float
-) -> np.ndarray:
+def _is_right(predicted: np.ndarray, truth: np.ndarray, labelled: np.ndarray, head_sizes: np.ndarray, threshold: float) -> np.ndarray:
     scorable = labelled & np.isfinite(predicted).all(axis=2)
     offset = np.where(scorable[..., None], predicted, 0.0) - np.where(scorable[..., None], truth, 0.0)
     # People without a single label may have no head box; the mask ignores whatever is divided here.
@@ -159,20 +150,15 @@ def _is_right(
     return scorable & (distance_in_heads <= threshold)
 
 
-def _check_shapes(
-    predicted: np.ndarray, truth: np.ndarray, labelled: np.ndarray, head_sizes: np.ndarray
-) -> None:
+def _check_shapes(predicted: np.ndarray, truth: np.ndarray, labelled: np.ndarray, head_sizes: np.ndarray) -> None:
     joints = len(JOINT_NAMES)
     if truth.ndim != 3 or truth.shape[1:] != (joints, 2):
         raise HalfmaskError(
-            f"true joints have shape {truth.shape}; expected (people, {joints}, 2) in MPII order: "
-            "map the data set's joints to MPII's first"
+            f"true joints have shape {truth.shape}; expected (people, {joints}, 2) in MPII order: map the data set's joints to MPII's first"
         )
     people = len(truth)
     if people == 0:
-        raise HalfmaskError(
-            "there are no people to score; expected at least one: check which split the evaluation reads"
-        )
+        raise HalfmaskError("there are no people to score; expected at least one: check which split the evaluation reads")
     for name, found, expected in (
         ("predicted joints", predicted.shape, (people, joints, 2)),
         ("labelled flags", labelled.shape, (people, joints)),

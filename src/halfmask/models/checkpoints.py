@@ -63,8 +63,7 @@ def load_into(module: nn.Module, state: dict[str, Tensor], source: str, ignore: 
         if shapes:
             name = shapes[0]
             parts.append(
-                f"{len(shapes)} of another shape (first: {name}, found {tuple(found[name].shape)}, "
-                f"expected {tuple(wanted[name].shape)})"
+                f"{len(shapes)} of another shape (first: {name}, found {tuple(found[name].shape)}, expected {tuple(wanted[name].shape)})"
             )
         raise HalfmaskError(
             f"{source} is a checkpoint of another architecture: {'; '.join(parts)}. "

@@ -36,15 +36,32 @@ class CoordinateHead(nn.Module):
         self.conv = nn.Conv2d(inputs, joints, 1)
         self.x_bins = nn.Linear(cells, width * bins_per_pixel)
         self.y_bins = nn.Linear(cells, height * bins_per_pixel)
-        for layer in (self.conv, self.x_bins, self.y_bins):
-            nn.init.normal_(layer.weight, std=0.01)
-            nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+        nn.init.normal_(self.conv.weight, std=inputs**-0.5)
+        nn.init.zeros_(self.conv.bias)  # type: ignore[arg-type]
+        _read_columns(self.x_bins, self.map_size, width, axis=1)
+        _read_columns(self.y_bins, self.map_size, height, axis=0)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits (N×J×x bins, N×J×y bins)."""
         maps = F.interpolate(self.conv(features), self.map_size, mode="bilinear", align_corners=False)
         flat = maps.flatten(2)
         return self.x_bins(flat), self.y_bins(flat)
+
+
+@torch.no_grad()
+def _read_columns(layer: nn.Linear, map_size: tuple[int, int], pixels: int, axis: int, spread: float = 10.0) -> None:
+    """Start a coordinate classifier as a reading of its map: a bin looks at the cells near its own column (or row).
+
+    It will have to learn that anyway; starting there, the layers below get a useful gradient from the first step.
+    """
+    cells = map_size[axis]
+    positions = (torch.arange(cells) + 0.5) * pixels / cells
+    bins = (torch.arange(layer.out_features) + 0.5) * pixels / layer.out_features
+    near = torch.exp(-((bins[:, None] - positions[None]) ** 2) / (2 * spread**2))
+    shape = (layer.out_features, 1, cells) if axis == 1 else (layer.out_features, cells, 1)
+    weight = near.view(shape).expand(layer.out_features, *map_size).flatten(1)
+    layer.weight.copy_(weight / weight.norm(dim=1, keepdim=True))
+    nn.init.zeros_(layer.bias)
 
 
 class PoseModel(nn.Module):
@@ -98,9 +115,7 @@ def decode(x_logits: Tensor, y_logits: Tensor, bins_per_pixel: int) -> tuple[Ten
     return points, torch.minimum(x_probability, y_probability)
 
 
-def flip_back(
-    x_logits: Tensor, y_logits: Tensor, pairs: tuple[tuple[int, int], ...], bins_per_pixel: int
-) -> tuple[Tensor, Tensor]:
+def flip_back(x_logits: Tensor, y_logits: Tensor, pairs: tuple[tuple[int, int], ...], bins_per_pixel: int) -> tuple[Tensor, Tensor]:
     """Logits of a mirrored image, put back: columns mirrored about the image's middle, left and right joints exchanged.
 
     Pixel x of the mirror image is pixel W−1−x of the original, so bin b there is bin (W−1)·bins_per_pixel − b here.

@@ -69,8 +69,25 @@ class PublicBatchNorm2d(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Normalise by the public statistics (by the batch's own only inside `learning_statistics`)."""
         return F.batch_norm(
-            x, self.running_mean, self.running_var, self.weight, self.bias, self.sees_batches, self.momentum, self.eps
+            x,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.sees_batches,
+            self.momentum,
+            self.eps,
         )
+
+    def record_gradients(self, inputs: Tensor, output_gradient: Tensor, records: int) -> dict[str, Tensor]:
+        """Gradients of scale and shift for each record."""
+        shape = (-1, 1, 1)
+        normalised = (inputs - self.running_mean.view(shape)) * torch.rsqrt(self.running_var + self.eps).view(shape)
+
+        def per_channel(x: Tensor) -> Tensor:
+            return x.sum((2, 3)).view(records, -1, x.shape[1]).sum(1)
+
+        return {"weight": per_channel(normalised * output_gradient), "bias": per_channel(output_gradient)}
 
 
 @contextmanager
@@ -84,16 +101,6 @@ def learning_statistics(model: nn.Module, momentum: float = 0.1) -> Iterator[Non
     finally:
         for norm in norms:
             norm.sees_batches = False
-
-
-def mixes_records(model: nn.Module) -> list[str]:
-    """Names of modules whose output for one record depends on others in the batch; empty for a model fit for private training."""
-    return [
-        name
-        for name, module in model.named_modules()
-        if (isinstance(module, PublicBatchNorm2d) and module.sees_batches)
-        or (isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training)
-    ]
 
 
 def _norm(kind: str, channels: int) -> nn.Module:
@@ -177,15 +184,26 @@ class Attention(nn.Module):
         # Row-major order of first appearance seen from the first token, as in public checkpoints.
         self.register_buffer("bias_index", offsets[..., 0] * window + offsets[..., 1], persistent=False)
         self.attention_biases = nn.Parameter(torch.zeros(heads, window * window))
+        # Where the gradient of the biases can be read off, record by record.
+        self.scores = nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         """Attend within each window; `x` is (windows, tokens, width)."""
         windows, tokens, width = x.shape
         qkv = self.qkv(self.norm(x)).view(windows, tokens, self.heads, 3 * self.head_width)
         q, k, v = qkv.permute(0, 2, 1, 3).split(self.head_width, dim=-1)
-        scores = (q @ k.transpose(-2, -1)) * self.head_width**-0.5 + self.attention_biases[:, self.bias_index]
+        scores = self.scores((q @ k.transpose(-2, -1)) * self.head_width**-0.5 + self.attention_biases[:, self.bias_index])
         mixed = (scores.softmax(dim=-1) @ v).transpose(1, 2).reshape(windows, tokens, width)
         return self.proj(mixed)
+
+    tap = "scores"
+
+    def record_gradients(self, inputs: Tensor, output_gradient: Tensor, records: int) -> dict[str, Tensor]:
+        """Gradients of the attention biases for each record: those of the scores, added up by offset."""
+        summed = output_gradient.view(records, -1, *output_gradient.shape[1:]).sum(1).flatten(2)
+        index = self.bias_index.flatten().expand_as(summed)
+        biases = summed.new_zeros(records, *self.attention_biases.shape).scatter_add_(2, index, summed)
+        return {"attention_biases": biases}
 
 
 class Mlp(nn.Module):
@@ -266,14 +284,16 @@ class TinyViT(nn.Module):
         self.size, self.widths, self.stage4_stride = size, shape.widths, stage4_stride
         self.patch_embed = PatchEmbed(shape.widths[0], norm)
         stages = [
-            Stage(nn.Identity(), [MBConv(shape.widths[0], shape.conv_expand, norm) for _ in range(shape.depths[0])])
+            Stage(
+                nn.Identity(),
+                [MBConv(shape.widths[0], shape.conv_expand, norm) for _ in range(shape.depths[0])],
+            )
         ]
         for i in (1, 2, 3):
             stride = stage4_stride if i == 3 else 2
             merge = PatchMerging(shape.widths[i - 1], shape.widths[i], stride, norm)
             blocks: list[nn.Module] = [
-                Block(shape.widths[i], shape.heads[i], shape.windows[i], shape.mlp_ratio, norm)
-                for _ in range(shape.depths[i])
+                Block(shape.widths[i], shape.heads[i], shape.windows[i], shape.mlp_ratio, norm) for _ in range(shape.depths[i])
             ]
             stages.append(Stage(merge, blocks))
         self.stages = nn.ModuleList(stages)

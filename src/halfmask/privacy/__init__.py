@@ -1,0 +1,1 @@
+"""The promise: adjacency, accounting, sampling, noise, ledger, certificate."""

@@ -81,16 +81,12 @@ def draw_text(
     cv2.putText(image, drawable, origin, _FONT, size, colour, weight, cv2.LINE_AA)
 
 
-def draw_line(
-    image: np.ndarray, start: Point, end: Point, colour: Colour, thickness: int = 1, dash: Dash = "solid"
-) -> None:
+def draw_line(image: np.ndarray, start: Point, end: Point, colour: Colour, thickness: int = 1, dash: Dash = "solid") -> None:
     """Draw a straight line with smooth edges."""
     draw_path(image, [start, end], colour, thickness, dash)
 
 
-def draw_path(
-    image: np.ndarray, points: list[Point], colour: Colour, thickness: int = 1, dash: Dash = "solid"
-) -> None:
+def draw_path(image: np.ndarray, points: list[Point], colour: Colour, thickness: int = 1, dash: Dash = "solid") -> None:
     """Draw connected lines; a dash pattern runs on around the corners."""
     for start, end in _dashes(points, _DASH_LENGTHS[dash]):
         cv2.line(image, _fixed(start), _fixed(end), colour, thickness, cv2.LINE_AA, _SUBPIXEL_BITS)
@@ -102,9 +98,7 @@ def draw_dot(image: np.ndarray, centre: Point, radius: float, colour: Colour) ->
     cv2.circle(image, _fixed(centre), radius_fixed, colour, cv2.FILLED, cv2.LINE_AA, _SUBPIXEL_BITS)
 
 
-def draw_error_bar(
-    image: np.ndarray, low: Point, high: Point, colour: Colour, cap: float = 5.0, thickness: int = 1
-) -> None:
+def draw_error_bar(image: np.ndarray, low: Point, high: Point, colour: Colour, cap: float = 5.0, thickness: int = 1) -> None:
     """Draw a vertical or horizontal bar with a cap across each end."""
     draw_line(image, low, high, colour, thickness)
     across_x, across_y = (cap, 0.0) if low[0] == high[0] else (0.0, cap)

@@ -43,9 +43,7 @@ _JOINT_COLOURS: tuple[canvas.Colour, ...] = (
 )
 
 
-def draw_skeleton(
-    image_rgb_uint8: np.ndarray, joints: np.ndarray, labelled: np.ndarray | None = None, *, scale: float = 1
-) -> np.ndarray:
+def draw_skeleton(image_rgb_uint8: np.ndarray, joints: np.ndarray, labelled: np.ndarray | None = None, *, scale: float = 1) -> np.ndarray:
     """Draw a pose over an image, leaving the image itself unchanged.
 
     Args:
@@ -58,8 +56,7 @@ def draw_skeleton(
     joints = np.asarray(joints, dtype=np.float64)
     if joints.shape != (_JOINT_COUNT, 2):
         raise HalfmaskError(
-            f"the joints of one person have shape {joints.shape}; expected ({_JOINT_COUNT}, 2) in MPII "
-            "order: draw one person at a time"
+            f"the joints of one person have shape {joints.shape}; expected ({_JOINT_COUNT}, 2) in MPII order: draw one person at a time"
         )
     shown = np.isfinite(joints).all(axis=1)
     if labelled is not None:
@@ -88,9 +85,7 @@ def draw_skeleton(
     return picture
 
 
-def contact_sheet(
-    rows: list[list[np.ndarray]], row_titles: list[str], column_titles: list[str]
-) -> np.ndarray:
+def contact_sheet(rows: list[list[np.ndarray]], row_titles: list[str], column_titles: list[str]) -> np.ndarray:
     """Lay pictures out in a titled grid, to compare methods (columns) on the same people (rows).
 
     Pictures of different sizes are centred in equal cells. Long titles are broken into lines, and a column is
@@ -112,14 +107,10 @@ def contact_sheet(
     left = gap + (side_width + 2 * gap if side_width else 0)
     top = gap + max((len(lines) for lines in headings), default=0) * line_height + gap // 2
 
-    sheet = canvas.blank(
-        left + len(column_titles) * (cell_width + gap), top + len(rows) * (cell_height + gap)
-    )
+    sheet = canvas.blank(left + len(column_titles) * (cell_width + gap), top + len(rows) * (cell_height + gap))
     for index, lines in enumerate(headings):
         centre_x = left + index * (cell_width + gap) + cell_width / 2
-        _draw_lines(
-            sheet, lines, centre_x, top - gap // 2 - len(lines) * line_height, line_height, text, "centre"
-        )
+        _draw_lines(sheet, lines, centre_x, top - gap // 2 - len(lines) * line_height, line_height, text, "centre")
     for row_index, (row, lines) in enumerate(zip(rows, sides, strict=True)):
         cell_top = top + row_index * (cell_height + gap)
         title_top = cell_top + (cell_height - len(lines) * line_height) // 2
@@ -142,13 +133,10 @@ def load_image(path: str | Path) -> np.ndarray:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise HalfmaskError(
-            f"no image at {path}; expected a picture file there: check the path, or fetch the data again"
-        ) from None
+        raise HalfmaskError(f"no image at {path}; expected a picture file there: check the path, or fetch the data again") from None
     except OSError as error:
         raise HalfmaskError(
-            f"cannot open {path} ({error.strerror}); expected a readable picture file: "
-            "check the path and its rights"
+            f"cannot open {path} ({error.strerror}); expected a readable picture file: check the path and its rights"
         ) from error
     pixels = _decoded(data)
     if pixels is None or pixels.dtype not in (np.uint8, np.uint16):
@@ -198,16 +186,12 @@ def _as_rgb(pixels: np.ndarray) -> np.ndarray:
 
 def _enlarged(image: np.ndarray, scale: float) -> np.ndarray:
     if not scale > 0:
-        raise HalfmaskError(
-            f"the scale of a picture is {scale}; expected a positive number such as 1 or 2: set it so"
-        )
+        raise HalfmaskError(f"the scale of a picture is {scale}; expected a positive number such as 1 or 2: set it so")
     if scale == 1:
         return np.ascontiguousarray(image).copy()
     height, width = image.shape[:2]
     size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    return cv2.resize(
-        np.ascontiguousarray(image), size, interpolation=cv2.INTER_CUBIC if scale > 1 else cv2.INTER_AREA
-    )
+    return cv2.resize(np.ascontiguousarray(image), size, interpolation=cv2.INTER_CUBIC if scale > 1 else cv2.INTER_AREA)
 
 
 def _broken_to_width(title: str, width: int, text: float) -> list[str]:
@@ -221,9 +205,7 @@ def _broken_to_width(title: str, width: int, text: float) -> list[str]:
     return [line.rstrip() for line in lines if line.strip()]
 
 
-def _draw_lines(
-    sheet: np.ndarray, lines: list[str], x: float, top: float, line_height: int, text: float, align: str
-) -> None:
+def _draw_lines(sheet: np.ndarray, lines: list[str], x: float, top: float, line_height: int, text: float, align: str) -> None:
     for index, line in enumerate(lines):
         middle = top + (index + 0.5) * line_height
         canvas.draw_text(sheet, line, (x, middle), text, align="centre" if align == "centre" else "right")

@@ -296,9 +296,7 @@ def _lines_picture(series: list[_Series], metric: str, title: str) -> np.ndarray
     canvas.draw_line(picture, (left, bottom), (right, bottom), canvas.INK)
     centre = (left + right) / 2
     axis_title = "privacy loss ε (smaller is more private)"
-    canvas.draw_text(
-        picture, axis_title, (centre, bottom + 52), _LABEL_TEXT, canvas.FAINT_INK, align="centre"
-    )
+    canvas.draw_text(picture, axis_title, (centre, bottom + 52), _LABEL_TEXT, canvas.FAINT_INK, align="centre")
 
     # Level lines go beneath, so that they never hide a measured point.
     for one in sorted(series, key=lambda s: not s.is_baseline):
@@ -310,9 +308,7 @@ def _lines_picture(series: list[_Series], metric: str, title: str) -> np.ndarray
     return picture
 
 
-def _draw_epsilon_axis(
-    picture: np.ndarray, epsilons: list[float], to_x: Callable[[float], float], bottom: float
-) -> None:
+def _draw_epsilon_axis(picture: np.ndarray, epsilons: list[float], to_x: Callable[[float], float], bottom: float) -> None:
     """Mark every ε, but write only those that have room."""
     free_from = -math.inf
     for epsilon in epsilons:
@@ -325,28 +321,20 @@ def _draw_epsilon_axis(
             free_from = x + half_width + 6
 
 
-def _draw_baseline(
-    picture: np.ndarray, one: _Series, left: float, right: float, to_y: Callable[[float], float]
-) -> None:
+def _draw_baseline(picture: np.ndarray, one: _Series, left: float, right: float, to_y: Callable[[float], float]) -> None:
     for point in one.points:
         if point.spread:
-            canvas.fill_box(
-                picture, (left, to_y(point.high)), (right, to_y(point.low)), one.colour, opacity=0.14
-            )
+            canvas.fill_box(picture, (left, to_y(point.high)), (right, to_y(point.low)), one.colour, opacity=0.14)
         level = to_y(point.mean)
         canvas.draw_line(picture, (left, level), (right, level), one.colour, 2, one.dash)
 
 
-def _draw_curve(
-    picture: np.ndarray, one: _Series, to_x: Callable[[float], float], to_y: Callable[[float], float]
-) -> None:
+def _draw_curve(picture: np.ndarray, one: _Series, to_x: Callable[[float], float], to_y: Callable[[float], float]) -> None:
     places = [(to_x(point.epsilon or 1.0), to_y(point.mean)) for point in one.points]
     canvas.draw_path(picture, places, one.colour, 2, one.dash)
     for (x, y), point in zip(places, one.points, strict=True):
         if point.spread:
-            canvas.draw_error_bar(
-                picture, (x, to_y(point.low)), (x, to_y(point.high)), one.colour, thickness=2
-            )
+            canvas.draw_error_bar(picture, (x, to_y(point.low)), (x, to_y(point.high)), one.colour, thickness=2)
         canvas.draw_dot(picture, (x, y), 5.5, canvas.WHITE)
         canvas.draw_dot(picture, (x, y), 4.5, one.colour)
 
@@ -386,9 +374,7 @@ def _bars_picture(series: list[_Series], metric: str, title: str) -> np.ndarray:
         canvas.draw_text(picture, f"{tick:g}", (to_x(tick), bottom + 18), _LABEL_TEXT, align="centre")
     for index, (label, one, point) in enumerate(bars):
         y = top + (index + 0.5) * pitch
-        canvas.fill_box(
-            picture, (left, y - bar_height / 2), (to_x(point.mean), y + bar_height / 2), one.colour
-        )
+        canvas.fill_box(picture, (left, y - bar_height / 2), (to_x(point.mean), y + bar_height / 2), one.colour)
         if point.spread:
             low, high = (to_x(point.low), y), (to_x(point.high), y)
             # White beneath the dark line keeps the inner half visible on a dark bar.

@@ -114,9 +114,7 @@ def heading(column: str) -> str:
     return metric.replace("pckh", "PCKh")
 
 
-def method_table(
-    rows: Sequence[Row], columns: Sequence[str] | None = None, *, title: str | None = None
-) -> Table:
+def method_table(rows: Sequence[Row], columns: Sequence[str] | None = None, *, title: str | None = None) -> Table:
     """Lay rows out for the terminal.
 
     Args:
@@ -127,9 +125,7 @@ def method_table(
     shown = _checked_columns(rows, columns)
     table = Table(title=title)
     for column in shown:
-        table.add_column(
-            heading(column), justify="left" if column in _LEFT_ALIGNED else "right", no_wrap=True
-        )
+        table.add_column(heading(column), justify="left" if column in _LEFT_ALIGNED else "right", no_wrap=True)
     for row in rows:
         table.add_row(*(format_cell(row, column).replace("[", r"\[") for column in shown))
     return table

@@ -1,0 +1,1 @@
+"""Records, a model, one loss per unit and metrics, put together."""

@@ -35,7 +35,11 @@ def pose_loss(model: nn.Module, batch: Batch) -> Tensor:
 
 @torch.no_grad()
 def predict(
-    model: PoseModel, images: np.ndarray, flip_test: bool = True, batch: int = 64, device: torch.device | str = "cpu"
+    model: PoseModel,
+    images: np.ndarray,
+    flip_test: bool = True,
+    batch: int = 64,
+    device: torch.device | str = "cpu",
 ) -> tuple[np.ndarray, np.ndarray]:
     """Joints in pixels (N×J×2) and confidences (N×J) for crops given as bytes (N×3×H×W).
 
@@ -47,7 +51,8 @@ def predict(
         pixels = torch.from_numpy(np.ascontiguousarray(images[start : start + batch])).to(device)
         x_logits, y_logits = model(pixels)
         if flip_test:
-            x_mirror, y_mirror = flip_back(*model(pixels.flip(-1)), FLIP_PAIRS, model.bins_per_pixel)
+            mirror = model(pixels.flip(-1))
+            x_mirror, y_mirror = flip_back(mirror[0], mirror[1], FLIP_PAIRS, model.bins_per_pixel)
             x_logits, y_logits = (x_logits + x_mirror) / 2, (y_logits + y_mirror) / 2
         where, sure = decode(x_logits, y_logits, model.bins_per_pixel)
         points.append(where.cpu().numpy())
@@ -58,7 +63,11 @@ def predict(
 
 
 def evaluate(
-    model: PoseModel, records: PoseRecords, source: str = "image", flip_test: bool = True, device: torch.device | str = "cpu"
+    model: PoseModel,
+    records: PoseRecords,
+    source: str = "image",
+    flip_test: bool = True,
+    device: torch.device | str = "cpu",
 ) -> tuple[dict[str, float], dict[str, float]]:
     """PCKh of the model on `records`: the summary (means and joint groups), and PCKh@0.5 of each joint."""
     images = records.images if source == "image" else records.views

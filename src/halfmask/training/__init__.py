@@ -1,0 +1,1 @@
+"""The loop, its settings, its outputs."""

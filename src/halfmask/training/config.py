@@ -150,7 +150,10 @@ class RunConfig:
             raise HalfmaskError(f"epochs is {self.epochs}: expected a number greater than 0")
         if self.batch < 1:
             raise HalfmaskError(f"the batch is {self.batch}: expected at least 1")
-        for name, share in (("raw_share", self.public.raw_share), ("public_only_raw_share", self.public.public_only_raw_share)):
+        for name, share in (
+            ("raw_share", self.public.raw_share),
+            ("public_only_raw_share", self.public.public_only_raw_share),
+        ):
             if not 0 <= share <= 1:
                 raise HalfmaskError(f"public.{name} is {share}: expected a share between 0 and 1")
         return self
@@ -222,11 +225,13 @@ def override(config: _Config, changes: Mapping[str, Any], where: str) -> _Config
             values[name] = override(current, value, f"{where} {name}")
         else:
             values[name] = _coerce(f"{where}: '{name}'", hints[name], value)
-    return typing.cast(_Config, replace(config, **values))
+    return typing.cast(_Config, replace(typing.cast(Any, config), **values))
 
 
 def _coerce(place: str, hint: Any, value: Any) -> Any:
-    options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, getattr(__import__("types"), "UnionType", None)) else (hint,)
+    options = (
+        typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, getattr(__import__("types"), "UnionType", None)) else (hint,)
+    )
     if value is None and type(None) in options:
         return None
     kind = next(option for option in options if option is not type(None))

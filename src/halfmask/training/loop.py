@@ -25,11 +25,12 @@ from halfmask.tasks.pose import evaluate, pose_loss
 from halfmask.training.config import RunConfig
 from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
-from halfmask.training.setup import Setup, _raw_share, prepare, public_assumptions
+from halfmask.training.setup import Setup, prepare, public_assumptions, raw_share
 
 # Steps whose cost is written down at once, ahead of taking them.
 LEDGER_BLOCK = 50
-_EVERY_GRID = 1e-3
+# ε shown along the way is computed on a coarse grid: still an upper bound, and it costs milliseconds.
+_COARSE_GRID = 1e-3
 
 
 class Trainer:
@@ -47,7 +48,7 @@ class Trainer:
         self.optimiser = _make_optimiser(config, list(self.engine.parameters.values()))
         self.ledger = Ledger(setup.data.dataset_fingerprint)
         self.public_batch = config.public.batch or config.batch
-        raw = _raw_share(setup) if setup.raw_public is not None else 0.0
+        raw = raw_share(setup) if setup.raw_public is not None else 0.0
         self.raw_count = round(self.public_batch * raw)
         self.view_sampler = PublicSampler(len(setup.private), max(1, self.public_batch - self.raw_count), config.seed + 1)
         self.raw_sampler = (
@@ -62,7 +63,11 @@ class Trainer:
         noise = open_stream("noise", config.insecure_seed, self.paid)
         self.poisson = PoissonSampler(len(setup.units), setup.sampling_rate, coins)
         self.mechanism = Mechanism(
-            setup.noise_multiplier, config.clip_norm, self.poisson.expected_batch, noise, config.noise_sum_of_four
+            setup.noise_multiplier,
+            config.clip_norm,
+            self.poisson.expected_batch,
+            noise,
+            config.noise_sum_of_four,
         )
 
     @property
@@ -87,7 +92,12 @@ class Trainer:
             self.step += 1
             if self.step % per_epoch == 0 or self.step == stop_at:
                 self._end_epoch()
-            self.progress.step(self.step, setup.steps, self.public_loss, self.spent(self.step, _EVERY_GRID) if self.step % 10 == 0 else None)
+            self.progress.step(
+                self.step,
+                setup.steps,
+                self.public_loss,
+                self.spent(self.step, _COARSE_GRID) if self.step % 10 == 0 else None,
+            )
 
     def _take_step(self) -> None:
         """update = λ · public gradient + lift(Σ clip(private) + noise) / B̄."""
@@ -146,7 +156,7 @@ class Trainer:
             step=self.step,
             epoch=round(self.step / setup.steps_per_epoch, 3),
             public_loss=self.public_loss,
-            epsilon=_or_word(self.spent(self.step, _EVERY_GRID)),
+            epsilon=_or_word(self.spent(self.step, _COARSE_GRID)),
             learning_rate=self.optimiser.param_groups[0]["lr"],
         )
         self.save_checkpoint()
@@ -184,11 +194,15 @@ class Trainer:
             generator = torch.Generator().manual_seed(setup.config.seed)
             pixels = torch.randint(0, 256, (4, 3, *setup.model.input_size), generator=generator, dtype=torch.uint8)
             joints = torch.rand(4, setup.model.joints, 2, generator=generator) * min(setup.model.input_size)
-            batch = {"image": pixels, "joints": joints, "labelled": torch.ones(4, setup.model.joints, dtype=torch.bool)}
+            batch = {
+                "image": pixels,
+                "joints": joints,
+                "labelled": torch.ones(4, setup.model.joints, dtype=torch.bool),
+            }
             batch = {name: tensor.to(setup.device) for name, tensor in batch.items()}
         check_records_apart(setup.model, pose_loss, batch)
 
-    def spent(self, steps: int, grid: float = 1e-5) -> float:
+    def spent(self, steps: int, grid: float | None = None) -> float:
         """ε of `steps` steps of this run; never more than was planned for all of them."""
         plan = self.setup.plan
         if plan is None or steps == 0:

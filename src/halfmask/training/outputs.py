@@ -23,7 +23,18 @@ from halfmask.training.config import RunConfig
 # What a log line may carry, and why: planned parameters and ε are public; losses here are on public people; a basis is made of
 # public gradients alone.
 LOGGABLE = frozenset(
-    {"event", "step", "steps", "epoch", "epsilon", "public_loss", "learning_rate", "noise_multiplier", "sampling_rate", "expected_batch"}
+    {
+        "event",
+        "step",
+        "steps",
+        "epoch",
+        "epsilon",
+        "public_loss",
+        "learning_rate",
+        "noise_multiplier",
+        "sampling_rate",
+        "expected_batch",
+    }
     | {"subspace_dim", "spectrum", "eigengap", "captured_energy", "trainable_parameters", "interrupted"}
 )
 
@@ -60,7 +71,13 @@ class RunFolder:
 
     def save_metrics(self, task: str, dataset: str, split: str, metrics: dict[str, float], per_joint: dict[str, float]) -> None:
         """`metrics.json`; the split must be a public one."""
-        body = {"task": task, "dataset": dataset, "split": split, "metrics": _rounded(metrics), "per_joint": _rounded(per_joint)}
+        body = {
+            "task": task,
+            "dataset": dataset,
+            "split": split,
+            "metrics": _rounded(metrics),
+            "per_joint": _rounded(per_joint),
+        }
         (self.path / "metrics.json").write_text(json.dumps(body, indent=2) + "\n")
 
     def save_certificate(self, certificate: Certificate) -> None:

@@ -17,7 +17,6 @@ from halfmask.data.figures import FLIP_PAIRS
 from halfmask.data.figures_records import figures_records
 from halfmask.data.records import PoseRecords
 from halfmask.errors import HalfmaskError
-from halfmask.models.simcc import PoseModel
 from halfmask.models.tinyvit import learning_statistics
 from halfmask.privacy.sampling import PublicSampler
 from halfmask.tasks.pose import evaluate, pose_loss
@@ -77,8 +76,8 @@ def augment(batch: dict[str, Tensor], generator: torch.Generator) -> dict[str, T
     joints = torch.where(mirrored[:, None, None], swapped, joints)
     labelled = torch.where(mirrored[:, None], labelled[:, order], labelled)
 
-    angle = (torch.rand(count, generator=generator) - 0.5) * (math.pi / 4)
-    scale = 1 + (torch.rand(count, generator=generator) - 0.5) * 0.5
+    angle = (torch.rand(count, generator=generator) - 0.5) * (math.pi / 6)
+    scale = 1 + (torch.rand(count, generator=generator) - 0.5) * 0.3
     shift = (torch.rand(count, 2, generator=generator) - 0.5) * 0.1
     cos, sin = angle.cos() * scale, angle.sin() * scale
     turn = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
@@ -100,7 +99,12 @@ def augment(batch: dict[str, Tensor], generator: torch.Generator) -> dict[str, T
 def _public_people(config: RunConfig, progress: Progress) -> tuple[PoseRecords, PoseRecords, str]:
     if config.data.name == "figures":
         draw = lambda count, skip: figures_records(  # noqa: E731
-            "public", count, config.data.seed, skip, config.model.input_size, lambda d, t: progress.stage("drawing public people", d, t)
+            "public",
+            count,
+            config.data.seed,
+            skip,
+            config.model.input_size,
+            lambda d, t: progress.stage("drawing public people", d, t),
         )
         return draw(config.data.public, 0), draw(400, config.data.public), "figures"
     public = load_datasets(config.data, config.model.input_size).public
@@ -109,5 +113,3 @@ def _public_people(config: RunConfig, progress: Progress) -> tuple[PoseRecords, 
     aside = max(1, len(public) // 10)
     everyone = np.arange(len(public))
     return public.take(everyone[aside:]), public.take(everyone[:aside]), config.data.name
-
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
@@ -92,6 +92,7 @@ def prepare(config: RunConfig, progress: Progress) -> Setup:
         progress.message(f"public view: {view.describe()}")
         private = with_view(private, view)
     if config.strategy == "top":
+
         def cache(records: PoseRecords | None, whose: str) -> PoseRecords | None:
             if records is None or not len(records):
                 return records
@@ -112,7 +113,20 @@ def prepare(config: RunConfig, progress: Progress) -> Setup:
             )
         sigma = calibrate(config.epsilon, config.delta, rate, steps, Adjacency.parse(config.adjacency), config.accountant)
     return Setup(
-        config, method, model, device, view, data, private, units, basis, raw_public, watched, steps, rate, sigma
+        config,
+        method,
+        model,
+        device,
+        view,
+        data,
+        private,
+        units,
+        basis,
+        raw_public,
+        watched,
+        steps,
+        rate,
+        sigma,
     )
 
 
@@ -124,9 +138,7 @@ def build_model(config: ModelConfig, joints: int = 16, untrained: bool = False) 
     if config.weights == "embedded":
         path = Path(str(resources.files("halfmask").joinpath(f"weights/pose_{config.size}.safetensors")))
         if not path.is_file():
-            raise HalfmaskError(
-                f"no embedded weights for model size '{config.size}': set model.weights to a file, or use size 'nano'"
-            )
+            raise HalfmaskError(f"no embedded weights for model size '{config.size}': set model.weights to a file, or use size 'nano'")
     else:
         path = Path(config.weights).expanduser()
     state = read_state(path)
@@ -207,17 +219,13 @@ def public_assumptions(setup: Setup) -> list[str]:
     if setup.method.projected and setup.basis is not None:
         source = "taken out of the private set and not protected" if config.subspace.source == "private" else "public people"
         lines.append(f"S_pub: {len(setup.basis)} records with their labels, {source}")
-    if setup.raw_public is not None and _raw_share(setup) > 0:
+    if setup.raw_public is not None and raw_share(setup) > 0:
         lines.append(f"{len(setup.raw_public)} raw images of public people with their labels")
     lines.append("the test set on which the metrics were measured")
     return lines
 
 
-def _raw_share(setup: Setup) -> float:
+def raw_share(setup: Setup) -> float:
+    """The share of a public batch that is raw images of public people."""
     public = setup.config.public
     return public.public_only_raw_share if setup.method.private == "unread" else public.raw_share
-
-
-def without_features(records: PoseRecords) -> PoseRecords:
-    """The records with their pixels again, for whole-network evaluation."""
-    return replace(records, features={})

@@ -29,9 +29,7 @@ def choose_parameters(model: PoseModel, strategy: str) -> None:
     norms = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
     for parameter in model.parameters():
         parameter.requires_grad = (
-            strategy in ("full", "scratch")
-            or id(parameter) in upper
-            or (strategy == "finetune" and id(parameter) in norms)
+            strategy in ("full", "scratch") or id(parameter) in upper or (strategy == "finetune" and id(parameter) in norms)
         )
 
 
@@ -48,7 +46,10 @@ def learn_public_statistics(model: PoseModel, public: PoseRecords, records: int 
 
 @torch.no_grad()
 def with_lower_features(
-    records: PoseRecords, model: PoseModel, device: torch.device | str = "cpu", progress: Progress | None = None
+    records: PoseRecords,
+    model: PoseModel,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
 ) -> PoseRecords:
     """The records with the frozen lower part's output for every image and view, computed once and kept in private storage.
 

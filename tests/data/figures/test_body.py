@@ -56,9 +56,7 @@ def test_upright_order_and_bone_lengths() -> None:
 @pytest.mark.parametrize("action", range(len(ACTIONS)))
 def test_actions_are_smooth_and_stay_on_the_ground(action: int) -> None:
     manner = draw_manner(np.random.default_rng(action), 1.0)
-    bodies = [
-        pose_body(look().size, pose_at(action, t, manner), 0.0, (0, 0)).points for t in np.linspace(0, 1, 65)
-    ]
+    bodies = [pose_body(look().size, pose_at(action, t, manner), 0.0, (0, 0)).points for t in np.linspace(0, 1, 65)]
     steps = np.linalg.norm(np.diff(bodies, axis=0), axis=2)
     assert steps.max() < 0.2  # metres in a 64th of the period
     assert np.allclose(bodies[0], bodies[-1], atol=1e-6)

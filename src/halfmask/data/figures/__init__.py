@@ -8,7 +8,8 @@
 
 from halfmask.data.figures.actions import ACTIONS
 from halfmask.data.figures.populations import POPULATIONS
+from halfmask.data.figures.scene import Figure
 from halfmask.data.figures.skeleton import FLIP_PAIRS, JOINT_NAMES
-from halfmask.data.figures.world import Figure, World
+from halfmask.data.figures.world import World
 
 __all__ = ["ACTIONS", "FLIP_PAIRS", "JOINT_NAMES", "POPULATIONS", "Figure", "World"]

@@ -30,7 +30,7 @@ ACTIONS: tuple[str, ...] = (
     "sit",
     "lie",
 )
-"""The names, in the order in which a :class:`~halfmask.data.figures.world.Figure` counts them."""
+"""The names, in the order in which a :class:`~halfmask.data.figures.scene.Figure` counts them."""
 
 R_ARM, L_ARM, R_LEG, L_LEG = range(4)
 

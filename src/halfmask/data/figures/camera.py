@@ -27,9 +27,7 @@ class Camera:
     """Pixels that one metre fills at a depth of one metre."""
 
     @staticmethod
-    def look(
-        target: tuple[float, float, float], distance: float, pitch: float, roll: float, focal: float
-    ) -> Camera:
+    def look(target: tuple[float, float, float], distance: float, pitch: float, roll: float, focal: float) -> Camera:
         """Aim at ``target`` from ``distance`` metres, looking down by ``pitch`` degrees, tilted by ``roll``.
 
         ``focal`` is in pixels of a 640×480 picture. The camera looks along −z: turning round a person is the

@@ -150,10 +150,7 @@ def pattern(kind: str, rows: int, columns: int) -> np.ndarray:
     if kind == "checks":  # the squares between the hoops
         for i in range(rows):
             s0, s1 = steps[2 * i + 1], steps[2 * i + 2]
-            quads.extend(
-                [(s0, edges[2 * k]), (s0, edges[2 * k + 1]), (s1, edges[2 * k + 1]), (s1, edges[2 * k])]
-                for k in range(columns)
-            )
+            quads.extend([(s0, edges[2 * k]), (s0, edges[2 * k + 1]), (s1, edges[2 * k + 1]), (s1, edges[2 * k])] for k in range(columns))
     if kind == "dots":
         for i in range(rows):
             s, ds = (steps[2 * i] + steps[2 * i + 1]) / 2, 0.22 / rows

@@ -13,9 +13,7 @@ from halfmask.data.figures.draw import OCCLUDER, Canvas, Colour, capsules, fixed
 _FACES = np.array([[0, 1, 2, 3], [4, 5, 6, 7], [0, 3, 7, 4], [1, 2, 6, 5], [0, 1, 5, 4], [3, 2, 6, 7]])
 _LIGHT = (0.62, 1.12, 0.74, 0.80, 0.70, 0.94)
 """Brightness of the faces: bottom, top, −x, +x, −z, +z (towards the camera)."""
-_CORNERS = np.array(
-    [[-1, 0, -1], [1, 0, -1], [1, 0, 1], [-1, 0, 1], [-1, 1, -1], [1, 1, -1], [1, 1, 1], [-1, 1, 1]], float
-)
+_CORNERS = np.array([[-1, 0, -1], [1, 0, -1], [1, 0, 1], [-1, 0, 1], [-1, 1, -1], [1, 1, -1], [1, 1, 1], [-1, 1, 1]], float)
 
 
 @dataclass(frozen=True)
@@ -64,12 +62,7 @@ class Group:
             corners.append((_CORNERS * sizes[:, None, [3, 4, 5]] + sizes[:, None, :3]) @ spin + place)
             radii.extend(bar[6] for bar in item.bars)
             tones = [tone(item.colour, bar[7]) for bar in item.bars]
-            self._bars.append(
-                [
-                    (t, tone(t, 0.85) if bar[6] > 0.02 else None)
-                    for t, bar in zip(tones, item.bars, strict=True)
-                ]
-            )
+            self._bars.append([(t, tone(t, 0.85) if bar[6] > 0.02 else None) for t, bar in zip(tones, item.bars, strict=True)])
             self._boxes.append([[tone(item.colour, box[6] * f) for f in _LIGHT] for box in item.boxes])
         self._radii = np.array(radii)
         self._ends = len(radii) * 2
@@ -78,8 +71,8 @@ class Group:
         self._middles = solid[:, _FACES].mean(axis=2)
         self._normals = self._middles - solid.mean(axis=1, keepdims=True)
 
-    def draw(self, canvas: Canvas, camera: Camera, mark: int = OCCLUDER) -> None:
-        """Draw the items in their order, claiming their pixels."""
+    def draw(self, canvas: Canvas, camera: Camera, mark: int | None = OCCLUDER) -> None:
+        """Draw the items in their order, claiming their pixels unless ``mark`` is None."""
         if not len(self._points):
             return
         pixels, depths = camera.project(self._points)
@@ -87,9 +80,7 @@ class Group:
             return
         n = self._ends
         radii = self._radii * camera.focal
-        outlines, sheets = capsules(
-            pixels[0:n:2], pixels[1:n:2], radii / depths[0:n:2], radii / depths[1:n:2]
-        )
+        outlines, sheets = capsules(pixels[0:n:2], pixels[1:n:2], radii / depths[0:n:2], radii / depths[1:n:2])
         shapes, bands = fixed(outlines), fixed(shade_bands(sheets, 1.0))
         seen = (self._normals * (camera.centre - self._middles)).sum(axis=2) > 0
         visible = [np.flatnonzero(row).tolist() for row in seen]
@@ -111,9 +102,7 @@ def table(x: float, z: float, colour: Colour, width: float, height: float, turn:
     """A table: it hides what is behind its top, and its legs look like legs."""
     w, d = width / 2, 0.3
     legs = tuple(
-        (sx * (w - 0.05), 0.0, sz * d * 0.85, sx * (w - 0.05), height, sz * d * 0.85, 0.025, 0.8)
-        for sz in (-1, 1)
-        for sx in (-1, 1)
+        (sx * (w - 0.05), 0.0, sz * d * 0.85, sx * (w - 0.05), height, sz * d * 0.85, 0.025, 0.8) for sz in (-1, 1) for sx in (-1, 1)
     )
     return Item(x, z, colour, ((0, height - 0.05, 0, w, 0.05, d, 1.0),), legs, turn)
 
@@ -150,19 +139,13 @@ def plant(x: float, z: float, colour: Colour, height: float, spread: np.ndarray)
     bars = []
     for k, (dx, dy) in enumerate(spread.tolist()):
         bars.append((0.0, 0.3, 0.0, 0.5 * dx, 0.3 + 0.7 * height * dy, 0.05, 0.012, 0.7))
-        bars.append(
-            (0.5 * dx, 0.3 + 0.7 * height * dy, 0.05, dx, height * dy + 0.1, 0.1, 0.045, 0.8 + 0.07 * (k % 5))
-        )
+        bars.append((0.5 * dx, 0.3 + 0.7 * height * dy, 0.05, dx, height * dy + 0.1, 0.1, 0.045, 0.8 + 0.07 * (k % 5)))
     return Item(x, z, colour, ((0.0, 0.0, 0.0, 0.14, 0.32, 0.14, 1.5),), tuple(bars))
 
 
 def chair(x: float, z: float, colour: Colour, seat: float, turn: float) -> tuple[Item, Item]:
     """A chair in two pieces, seat and back: the back is in front when the sitter faces away."""
-    legs = tuple(
-        (sx * 0.19, 0.0, sz * 0.19, sx * 0.19, seat, sz * 0.19, 0.018, 0.75)
-        for sx in (-1, 1)
-        for sz in (-1, 1)
-    )
+    legs = tuple((sx * 0.19, 0.0, sz * 0.19, sx * 0.19, seat, sz * 0.19, 0.018, 0.75) for sx in (-1, 1) for sz in (-1, 1))
     lower = Item(x, z, colour, ((0, seat - 0.06, 0, 0.22, 0.06, 0.22, 1.0),), legs, turn)
     uprights = tuple((sx * 0.2, seat, -0.24, sx * 0.2, seat + 0.5, -0.3, 0.016, 0.8) for sx in (-1, 1))
     upper = Item(x, z, colour, ((0, seat + 0.25, -0.28, 0.21, 0.24, 0.02, 1.05),), uprights, turn)

@@ -102,9 +102,7 @@ def draw_head(canvas: Canvas, ball: Ball, look: Look, mark: int) -> None:
     bald = look.hair_style == "bald"
     curly = look.hair_style == "curly"
     crown = tone(look.skin, 0.96) if bald else (look.accent if look.hair_style == "cap" else look.hair)
-    up = ball.map @ np.array(
-        [0.0, 0.0 if bald else 0.07, 0.0 if bald else -0.05]
-    )  # hair sits above, not below
+    up = ball.map @ np.array([0.0, 0.0 if bald else 0.07, 0.0 if bald else -0.05])  # hair sits above, not below
     canvas.convex(up + ball.silhouette(1.0 if bald else (1.14 if curly else 1.04)), crown, mark)
     for x in (-1.0, 1.0):
         if ball.seen((x, -0.1, 0.25)):
@@ -133,9 +131,7 @@ def _features(canvas: Canvas, ball: Ball, look: Look) -> None:
         eye = ball.at((side * gap, 0.05, 0.92))
         canvas.disc(eye, look.eye_size * 1.35 * px, mix(look.skin, (250, 250, 248), 0.75))
         canvas.disc(eye, look.eye_size * 0.85 * px, look.eyes)
-        brow = np.stack(
-            [ball.at((side * (gap - 0.16), 0.24, 0.93)), ball.at((side * (gap + 0.17), 0.22, 0.85))]
-        )
+        brow = np.stack([ball.at((side * (gap - 0.16), 0.24, 0.93)), ball.at((side * (gap + 0.17), 0.22, 0.85))])
         canvas.stroke(brow, dark, 0.009 * look.brow * px)
         if look.glasses:
             rim = eye + 0.026 * px * CIRCLE[::2]

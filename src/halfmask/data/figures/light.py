@@ -11,6 +11,8 @@ from halfmask.data.figures.camera import PICTURE
 from halfmask.data.figures.populations import Population, within
 
 _STEPS = 128.0
+_ACROSS, _DOWN = (np.arange(12) + 0.5) / 12, (np.arange(16) + 0.5) / 16
+"""Where the light is computed, as shares of the image; it is smooth enough to be interpolated between."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,8 @@ def shine(image: np.ndarray, light: Light, window: tuple[float, float, float]) -
     height, width = image.shape[:2]
     x, y, scale = window
     h, w = PICTURE
-    across = ((np.linspace(0, width, 12) / scale + x) / (w / 2) - 1.0)[None, :]
-    down = ((np.linspace(0, height, 16) / scale + y) / (h / 2) - 1.0)[:, None]
+    across = ((_ACROSS * (width / scale) + x) / (w / 2) - 1.0)[None, :]
+    down = ((_DOWN * (height / scale) + y) / (h / 2) - 1.0)[:, None]
     field = 1.0 + light.slope[0] * across + light.slope[1] * down
     angle, place, wide, deep = light.bar
     distance = (np.cos(angle) * across + np.sin(angle) * down - place) / wide

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 
 from halfmask.data.figures.camera import Camera
-from halfmask.data.figures.draw import Canvas, Colour, capsules, fixed, pattern, shade_bands, tone
+from halfmask.data.figures.draw import CIRCLE, Canvas, Colour, capsules, fixed, pattern, shade_bands, tone
 from halfmask.data.figures.head import Ball, draw_hair_behind, draw_head
 from halfmask.data.figures.skeleton import (
     HEAD,
@@ -154,9 +154,7 @@ class _Tailor:
         quads = pattern(garment.pattern, rows, columns) @ sheet
         self.canvas.many(quads.reshape(-1, 4, 2), garment.second)
 
-    def drape(
-        self, shape: np.ndarray, sheet: np.ndarray, garment: Garment, length: float, width: float, mark: int
-    ) -> None:
+    def drape(self, shape: np.ndarray, sheet: np.ndarray, garment: Garment, length: float, width: float, mark: int) -> None:
         """Fill the hull of some points with cloth: trunk and skirts."""
         hull = cv2.convexHull(fixed(shape))[:, 0]
         self.plain(hull, fixed(shade_bands(sheet[None], self.light)[0]), garment.colour, mark)
@@ -254,9 +252,8 @@ def _skirt(camera: Camera, body: Body, look: Look, rings: np.ndarray, tailor: _T
             hem.append(p[knee] + (p[ankle] - p[knee]) * (look.skirt - 1))
     pixels, depths = camera.project(np.stack(hem))
     radius = camera.focal / depths * (0.105 * look.size.build)
-    corners = np.array([[1, 0], [0.7, 0.7], [0, 1], [-0.7, 0.7], [-1, 0], [-0.7, -0.7], [0, -1], [0.7, -0.7]])
-    ring = (pixels[:, None] + corners * radius[:, None, None]).reshape(-1, 2)
-    bottom = ring.reshape(2, -1, 2)[:, -8:].reshape(-1, 2)
+    ring = (pixels[:, None] + CIRCLE[::2] * radius[:, None, None]).reshape(-1, 2)
+    bottom = ring.reshape(2, -1, 2)[:, -10:].reshape(-1, 2)
     shape = np.concatenate([rings[3], ring])
     tailor.drape(shape, _trunk_sheet(rings[3], bottom), look.bottom, 0.45, 0.4, mark)
 
@@ -286,9 +283,7 @@ def _front(canvas: Canvas, camera: Camera, body: Body, look: Look, rings: np.nda
         canvas.convex(corners, look.accent)
     elif look.detail == "badge":  # over the heart: on the person's own left
         at = 0.6 * chest[1] + 0.4 * top[2]
-        canvas.convex(
-            at + 0.028 * pixel * np.array([[-1, -1.3], [1, -1.3], [1, 1.3], [-1, 1.3]]), look.accent
-        )
+        canvas.convex(at + 0.028 * pixel * np.array([[-1, -1.3], [1, -1.3], [1, 1.3], [-1, 1.3]]), look.accent)
 
 
 def see_joints(marks: np.ndarray, joints: np.ndarray, depths: np.ndarray, mark: int) -> np.ndarray:

@@ -64,9 +64,7 @@ class Room:
         tile = cv2.warpPerspective(self.floor, floor, (width, height - top), borderMode=cv2.BORDER_REFLECT)
         tile = cv2.cvtColor(tile, cv2.COLOR_RGBA2RGB)
         if rows > top:  # the few rows where wall and floor meet at a slant
-            corners = np.array(
-                [[-8, y0 - 8 * slope], [width + 8, y1 + 8 * slope], [width + 8, height + 8], [-8, height + 8]]
-            )
+            corners = np.array([[-8, y0 - 8 * slope], [width + 8, y1 + 8 * slope], [width + 8, height + 8], [-8, height + 8]])
             below = np.zeros((rows - top, width), np.uint8)
             cv2.fillConvexPoly(below, fixed(corners - [0, top]), 255, cv2.LINE_8, SHIFT)
             cv2.copyTo(tile[: rows - top], below, image[top:rows])
@@ -84,9 +82,7 @@ def _blotches(rng: np.random.Generator, image: np.ndarray, coarse: float, fine: 
     """Uneven paint and dirt, in place."""
     h, w = image.shape[:2]
     small = (w // 6, h // 6)
-    low = cv2.resize(
-        rng.normal(0.0, coarse, (6, 10)).astype(np.float32), small, interpolation=cv2.INTER_CUBIC
-    )
+    low = cv2.resize(rng.normal(0.0, coarse, (6, 10)).astype(np.float32), small, interpolation=cv2.INTER_CUBIC)
     dirt = 128.0 + 3.0 * (low + rng.standard_normal((small[1], small[0]), dtype=np.float32) * fine)
     grey = np.clip(dirt, 0, 255).astype(np.uint8)
     noise = cv2.resize(cv2.cvtColor(grey, cv2.COLOR_GRAY2RGBA), (w, h), interpolation=cv2.INTER_LINEAR)
@@ -147,9 +143,7 @@ def _hang(rng: np.random.Generator, canvas: Canvas, base: Colour, population: Po
             for y in range(y0, y1, 6):
                 cv2.line(image, (x, y), (x + ww, y), tone(base, 0.9), 2)
         else:
-            cv2.ellipse(
-                image, (x + ww // 2, y1), (ww // 2, (y1 - y0) // 3), 0, 180, 360, hsv(0.3, 0.4, 0.5), -1
-            )
+            cv2.ellipse(image, (x + ww // 2, y1), (ww // 2, (y1 - y0) // 3), 0, 180, 360, hsv(0.3, 0.4, 0.5), -1)
     elif what == "curtain":  # folds: a row of vertical, limb-wide shades
         ww = int(rng.integers(40, 160))
         fold = int(rng.integers(7, 16))
@@ -168,9 +162,7 @@ def _hang(rng: np.random.Generator, canvas: Canvas, base: Colour, population: Po
             c = hsv(float(rng.random()), within(rng, population.cloth_saturation), within(rng, (0.3, 0.95)))
             px, py = int(x + rng.random() * pw), int(y + rng.random() * ph)
             r = int(2 + rng.random() * pw / 4)
-            cv2.circle(
-                image, (px, py), min(r, px - x + 1, x + pw - px + 1, py - y + 1, y + ph - py + 1), c, -1
-            )
+            cv2.circle(image, (px, py), min(r, px - x + 1, x + pw - px + 1, py - y + 1, y + ph - py + 1), c, -1)
     elif what == "shelf":
         ww, y = int(rng.integers(50, 120)), int(rng.integers(int(h * 0.3), int(h * 0.75)))
         xx = x
@@ -243,30 +235,31 @@ _STANDING: dict[str, dict[str, float]] = {
 }
 
 
-def furnish(rng: np.random.Generator, kind: str, x: float, z: float, colours: tuple[Colour, ...]) -> Item:
-    """A piece of furniture of the sort found in such a room."""
+def furnish(rng: np.random.Generator, kind: str, x: float, z: float, colours: tuple[Colour, ...], tallest: float = 1.2) -> Item:
+    """A piece of furniture of the sort found in such a room.
+
+    ``tallest`` keeps what stands in front of people from hiding them altogether: nobody could label those.
+    """
     colour = colours[int(rng.integers(len(colours)))]
     turn = float(rng.normal(0.0, 12.0))
     what = choose(rng, _STANDING[kind])
     if what == "table":
         return table(x, z, colour, within(rng, (0.7, 1.4)), within(rng, (0.6, 0.85)), turn)
     if what == "cabinet":
-        return cabinet(x, z, colour, within(rng, (0.4, 0.9)), within(rng, (0.6, 1.2)), turn)
+        return cabinet(x, z, colour, within(rng, (0.4, 0.9)), within(rng, (0.5, tallest)), turn)
     if what == "rail":
         return rail(x, z, colour, within(rng, (0.6, 1.5)), within(rng, (0.7, 1.0)), turn)
     if what == "plant":
         return plant(
             x,
             z,
-            hsv(0.32, 0.45, 0.5),
+            hsv(0.26 + 0.14 * float(rng.random()), 0.4, within(rng, (0.3, 0.6))),
             within(rng, (0.7, 1.3)),
             rng.uniform([-0.45, 0.4], [0.45, 1.0], (9, 2)),
         )
     thin = rng.random() < 0.6
     radius = within(rng, (0.012, 0.025)) if thin else within(rng, (0.05, 0.12))
-    return post(
-        x, z, colour, radius, within(rng, (1.5, 2.0)) if thin else 3.2, float(rng.normal(0, 0.05)) * thin
-    )
+    return post(x, z, colour, radius, within(rng, (1.5, 2.0)) if thin else 3.2, float(rng.normal(0, 0.05)) * thin)
 
 
 def build_room(rng: np.random.Generator, population: Population) -> Room:

@@ -130,9 +130,7 @@ def pose_body(size: Proportions, pose: Pose, yaw: float, place: tuple[float, flo
     nod, tilt, turn = pose.neck
     # Ten small rotations are cheaper made together than one by one.
     ry = rotate(1, np.concatenate([[yaw, twist, turn], _SIDE * pose.limbs[:, 4], _SIDE * pose.limbs[:, 2]]))
-    rx = rotate(
-        0, np.concatenate([[pitch, forward, nod], -pose.limbs[:, 0], pose.limbs[:, 3] * [-1, -1, 1, 1]])
-    )
+    rx = rotate(0, np.concatenate([[pitch, forward, nod], -pose.limbs[:, 0], pose.limbs[:, 3] * [-1, -1, 1, 1]]))
     rz = rotate(2, np.concatenate([[roll, side, tilt], _SIDE * pose.limbs[:, 1]]))
     pelvis = ry[0] @ rx[0] @ rz[0]
     chest = pelvis @ ry[1] @ rx[1] @ rz[1]
@@ -156,11 +154,7 @@ def pose_body(size: Proportions, pose: Pose, yaw: float, place: tuple[float, flo
         p[toe] = lower[2 + j, :, 2]
         p[heel] = 0.0
     for j, shoulder, elbow, wrist, hand in ((0, 12, 11, 10, R_HAND), (1, 13, 14, 15, L_HAND)):
-        p[shoulder] = (
-            p[7]
-            + chest[:, 0] * (_SIDE[j] * (size.shoulder - 0.5 * up[j]))
-            + chest[:, 1] * (up[j] - 0.06 * size.spine)
-        )
+        p[shoulder] = p[7] + chest[:, 0] * (_SIDE[j] * (size.shoulder - 0.5 * up[j])) + chest[:, 1] * (up[j] - 0.06 * size.spine)
         p[elbow] = p[shoulder] - upper[j, :, 1] * size.upper_arm
         p[wrist] = p[elbow] - lower[j, :, 1] * size.forearm
         p[hand] = p[wrist] - lower[j, :, 1] * (0.55 * size.hand)

@@ -123,14 +123,10 @@ def _proportions(rng: np.random.Generator, population: Population) -> Proportion
     )
 
 
-def _garment(
-    rng: np.random.Generator, population: Population, loose: float, kinds: dict[str, float]
-) -> Garment:
+def _garment(rng: np.random.Generator, population: Population, loose: float, kinds: dict[str, float]) -> Garment:
     u = rng.random(4)
-    if u[0] < population.wall_clothes:
-        hue = WALL_HUES[int(u[1] * len(WALL_HUES))] + 0.03 * (u[2] - 0.5)
-    else:
-        hue = u[1]
+    of_walls = WALL_HUES[int(u[1] * len(WALL_HUES))] + 0.03 * (u[2] - 0.5)
+    hue = of_walls if u[0] < population.wall_clothes else u[1]
     saturation = within(rng, population.cloth_saturation)
     value = within(rng, population.cloth_value)
     contrast = within(rng, population.pattern_contrast)
@@ -179,19 +175,13 @@ def draw_look(rng: np.random.Generator, population: Population) -> Look:
         details = {"badge": 0.5, "collar": 0.3, "zip": 0.2}
     top = _garment(rng, population, loose, kinds)
     matching = outfit in ("dress", "gown", "pyjamas") or (outfit == "uniform" and u[2] < 0.6)
-    bottom = (
-        top
-        if matching
-        else _garment(rng, population, loose, {"plain": 0.72, "stripes": 0.14, "checks": 0.14})
-    )
+    bottom = top if matching else _garment(rng, population, loose, {"plain": 0.72, "stripes": 0.14, "checks": 0.14})
     v = rng.random(10)
     return Look(
         size=size,
         skin=skin,
         hair=hair,
-        hair_style=choose(
-            rng, {"short": 0.4, "long": 0.22, "curly": 0.12, "bun": 0.1, "bald": 0.1, "cap": 0.06}
-        ),
+        hair_style=choose(rng, {"short": 0.4, "long": 0.22, "curly": 0.12, "bun": 0.1, "bald": 0.1, "cap": 0.06}),
         hairline=0.15 + 0.3 * float(v[0]),
         eyes=_EYES[int(v[1] * len(_EYES))],
         eye_gap=0.3 + 0.12 * float(v[2]),
@@ -208,9 +198,7 @@ def draw_look(rng: np.random.Generator, population: Population) -> Look:
         leg=leg,
         skirt=skirt,
         detail=choose(rng, details),
-        accent=hsv(
-            float(u[3]), within(rng, population.cloth_saturation), within(rng, population.cloth_value)
-        ),
+        accent=hsv(float(u[3]), within(rng, population.cloth_saturation), within(rng, population.cloth_value)),
         shoes=hsv(float(rng.random()), 0.3 * float(rng.random()), within(rng, (0.12, 0.9))),
         socks=hsv(float(rng.random()), 0.3, within(rng, (0.3, 0.95))),
     )

@@ -1,0 +1,77 @@
+"""The command `halfmask`.
+
+Heavy modules are imported inside the commands, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from halfmask import __version__
+from halfmask.cli import compare, data, evaluate, predict, pretrain, recipes, train
+from halfmask.errors import HalfmaskError
+
+app = typer.Typer(
+    name="halfmask",
+    help="Train models that look at people with differential privacy, and prove it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"halfmask {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _halfmask(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("train")(train.train)
+app.command("evaluate")(evaluate.evaluate)
+app.command("predict")(predict.predict)
+app.command("compare")(compare.compare)
+app.command("pretrain")(pretrain.pretrain)
+app.add_typer(data.app, name="data")
+app.command("recipes")(recipes.recipes)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command and exit: 0 if all went well, 2 for a mistake the user can mend, 130 after Ctrl-C.
+
+    Such mistakes are one line on standard error, never a stack trace. Anything else that escapes is a fault
+    of ours, and its trace is wanted.
+    """
+    try:
+        app(args=arguments, prog_name="halfmask")
+    except HalfmaskError as error:
+        _fail(str(error))
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _fail(f"{error.filename}: {error.strerror or type(error).__name__}")
+
+
+def _fail(text: str) -> NoReturn:
+    from halfmask.cli.console import fail
+
+    fail(text)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

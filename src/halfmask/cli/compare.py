@@ -1,0 +1,113 @@
+"""`halfmask compare`: methods side by side, over budgets, clip norms and seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from halfmask.cli.settings import (
+    OUTPUT_PANEL,
+    DeviceOption,
+    JsonOption,
+    SetOption,
+    ThreadsOption,
+    check_assignments,
+    check_device,
+    names,
+    numbers,
+    use_threads,
+    whole_numbers,
+)
+
+if TYPE_CHECKING:
+    from halfmask.cli.console import TerminalProgress
+    from halfmask.training.sweep import PlannedRun
+
+_GRID = "What is compared"
+
+
+def compare(
+    recipe: Annotated[str, typer.Argument(help="Name (see 'halfmask recipes') or path of a recipe.")],
+    out: Annotated[Path, typer.Option(help="Folder for the runs, the table and the page.", rich_help_panel=OUTPUT_PANEL)],
+    methods: Annotated[
+        str, typer.Option(help="Methods, with commas between.", rich_help_panel=_GRID)
+    ] = "non-private,public-only,dpsgd,projected,feature,feature-projective",
+    epsilons: Annotated[
+        str | None,
+        typer.Option(help="Values of ε, with commas between. (default: the recipe's)", rich_help_panel=_GRID),
+    ] = None,
+    clips: Annotated[
+        str | None,
+        typer.Option(help="Clip norms, with commas between. (default: the recipe's)", rich_help_panel=_GRID),
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="Seeds, with commas between.", rich_help_panel=_GRID)] = "0",
+    assignments: SetOption = None,
+    overlays: Annotated[
+        int,
+        typer.Option(min=0, help="Test people to show in overlays.png; 0 for none.", rich_help_panel=OUTPUT_PANEL),
+    ] = 4,
+    device: DeviceOption = None,
+    threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run every combination and lay the results side by side, in a table, a chart, pictures and a page.
+
+    The same command goes on where it was stopped. Methods without noise run once per seed.
+    """
+    from halfmask.cli.compare_page import write_results
+    from halfmask.cli.console import Console, TerminalProgress, note, say, say_json
+    from halfmask.data.datasets import load_test
+    from halfmask.report.tables import method_table
+    from halfmask.training.config import build_config, load_recipe
+    from halfmask.training.sweep import collect, expand, plan_sweep
+
+    body = load_recipe(recipe) | ({} if device is None else {"device": device})
+    changes = assignments or []
+    check_assignments(changes)
+    chosen = names(methods, "--methods")
+    base = build_config(body, {"method": chosen[0]}, changes)
+    check_device(base.device)
+    use_threads(threads)
+    grid = expand(
+        chosen,
+        [base.epsilon] if epsilons is None else numbers(epsilons, "--epsilons"),
+        [base.clip_norm] if clips is None else numbers(clips, "--clips"),
+        whole_numbers(seeds, "--seeds"),
+    )
+    planned = plan_sweep(body, grid, changes, out)
+    try:
+        with TerminalProgress() as progress:
+            people = load_test(base.data, base.model.input_size, progress.stage)
+            for number, run in enumerate(planned, 1):
+                progress.next_run()
+                do_run(run, f"run {number}/{len(planned)}: {run.combination.label}", progress)
+            progress.message("writing the table and the page")
+            results = write_results(out, recipe, planned, collect(planned, out), people, overlays)
+    except KeyboardInterrupt:
+        note(f"stopped; the same command goes on where {out} stands")
+        raise typer.Exit(130) from None
+    if as_json:
+        say_json(results)
+        return
+    Console().print(method_table(results["summary"]))
+    say(f"optimiser: {results['optimiser']}")
+    say(results["remark"])
+    say(f"page: {out / 'index.html'}")
+
+
+def do_run(run: PlannedRun, title: str, progress: TerminalProgress) -> None:
+    """Do what is left of one run."""
+    from halfmask.training.loop import run_training
+    from halfmask.training.sweep import RunState, clear, run_state
+
+    state = run_state(run)
+    if state is RunState.DONE:
+        progress.message(f"{title} (done before)")
+        return
+    progress.message(title + (" (goes on)" if state is RunState.CONTINUE else ""))
+    if state is RunState.ABANDONED:
+        progress.warn(f"{run.folder} holds a run that cannot be continued; it is begun anew, and what it spent stays spent")
+        clear(run)
+    run_training(run.config, run.folder, progress, resume=state is RunState.CONTINUE)

@@ -1,0 +1,158 @@
+"""What a comparison leaves behind: results for programs, a chart, pictures, and a page that stands alone."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from halfmask.cli.runs import open_run
+from halfmask.data.datasets import with_view
+from halfmask.data.records import PoseRecords
+from halfmask.report.overlay import contact_sheet, draw_skeleton, save_png
+from halfmask.report.plots import accuracy_against_epsilon
+from halfmask.report.tables import format_cell, heading, summarise, write_csv
+from halfmask.tasks.pose import predict
+from halfmask.training.sweep import PlannedRun, optimiser_line, pictured, read_certificate, remark
+from halfmask.views import make_view
+
+_COLUMNS = ("method", "epsilon", "clip_norm", "seeds", "pckh@0.5", "pckh@0.1")
+_PICTURED = "first seed, largest ε and first clip norm of each method, chosen before looking at any score"
+
+_STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; }
+body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h1, h2, h3 { line-height: 1.2; margin-top: 2rem; }
+table { border-collapse: collapse; margin: 1rem 0; }
+th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #ddd; }
+th:first-child, td:first-child { text-align: left; }
+th { border-bottom: 2px solid #888; }
+img { max-width: 100%; height: auto; }
+.remark { background: #fff7e0; border-left: 4px solid #e69f00; padding: .6rem 1rem; }
+.small { color: #555; font-size: .9rem; }
+"""
+
+
+def write_results(
+    out: Path,
+    recipe: str,
+    planned: Sequence[PlannedRun],
+    rows: list[dict[str, Any]],
+    people: PoseRecords,
+    overlays: int,
+) -> dict[str, Any]:
+    """Write every file of a comparison; returns the content of `results.json`."""
+    config = planned[0].config
+    summary = summarise(rows)
+    view = make_view(config.view.name, config.view.options)
+    results = {
+        "recipe": recipe,
+        "dataset": config.data.name,
+        "optimiser": optimiser_line(config),
+        "strategy": config.strategy,
+        "epochs": config.epochs,
+        "batch": config.batch,
+        "view": view.describe(),
+        "summary": summary,
+        "runs": rows,
+        "remark": remark(planned),
+    }
+    write_csv(out / "results.csv", rows)
+    (out / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+    accuracy_against_epsilon(summary, out / "accuracy.html", out / "accuracy.png")
+    if overlays:
+        save_png(out / "overlays.png", overlay_sheet(pictured(planned), people, overlays))
+    else:
+        (out / "overlays.png").unlink(missing_ok=True)
+    (out / "index.html").write_text(page(out, results, pictured(planned)))
+    return results
+
+
+def overlay_sheet(runs: Sequence[PlannedRun], people: PoseRecords, count: int) -> np.ndarray:
+    """Test people as rows; the truth, what is public of them, and each method's answer as columns."""
+    # Spread over the test set: neighbours in it are often on the same picture.
+    shown = people.take(np.unique(np.linspace(0, len(people) - 1, min(count, len(people))).astype(int)))
+    settings = runs[0].config.view
+    shown = with_view(shown, make_view(settings.name, settings.options))
+    assert shown.views is not None
+    titles = ["truth", f"public view ({settings.name})"]
+    columns = [
+        [draw_skeleton(_pixels(shown.images[i]), shown.joints[i], shown.labelled[i]) for i in range(len(shown))],
+        [_pixels(image) for image in shown.views],
+    ]
+    for run in runs:
+        trained = open_run(run.folder)
+        points, _ = predict(trained.model, shown.images, device=trained.device)
+        columns.append([draw_skeleton(_pixels(image), joints) for image, joints in zip(shown.images, points, strict=True)])
+        epsilon = run.combination.epsilon
+        titles.append(run.combination.method if epsilon is None else f"{run.combination.method} ε={epsilon:g}")
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    return contact_sheet(rows, [""] * len(rows), titles)
+
+
+def page(out: Path, results: Mapping[str, Any], runs: Sequence[PlannedRun]) -> str:
+    """The readable page. Pictures are inside it, so it can be sent as one file."""
+    say = html.escape
+    facts = (
+        f"Optimiser: {results['optimiser']}. Strategy {results['strategy']}, {results['epochs']:g} epochs, "
+        f"expected batch {results['batch']}. Public view ψ: {results['view']}. Scores are percentages "
+        "on the test split, mean ± sample standard deviation over seeds."
+    )
+    parts = [
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{say(results['recipe'])}: methods compared</title><style>{_STYLE}</style></head><body>",
+        f"<h1>Methods compared on {say(results['dataset'])}</h1>",
+        f"<p>Recipe <code>{say(results['recipe'])}</code>. {say(facts)}</p>",
+        _table(results["summary"]),
+        f'<p class="remark">{say(results["remark"])}</p>',
+        "<h2>Accuracy against privacy loss</h2>",
+        _image(out / "accuracy.png", "PCKh@0.5 of each method against ε"),
+    ]
+    if (out / "overlays.png").is_file():
+        parts += [
+            "<h2>What the models see</h2>",
+            _image(out / "overlays.png", "Skeletons that each method draws on test people"),
+            f'<p class="small">Shown: {say(_PICTURED)}.</p>',
+        ]
+    parts.append("<h2>What is promised</h2>")
+    for run in runs:
+        parts += _certificate(out, run)
+    return "\n".join([*parts, "</body></html>"]) + "\n"
+
+
+def _certificate(out: Path, run: PlannedRun) -> list[str]:
+    """A run's certificate in plain language, with the list of what it takes to be public."""
+    # Title, promise, table: the promise is the second paragraph.
+    promise = (run.folder / "certificate.md").read_text().split("\n\n")[1]
+    first, *rest = html.escape(promise).split("**")
+    words = first + "".join(f"<strong>{part}</strong>" if i % 2 == 0 else part for i, part in enumerate(rest))
+    where = html.escape(run.folder.relative_to(out).as_posix())
+    assumed = [html.escape(line).replace("**", "") for line in read_certificate(run.folder)["public_assumptions"]]
+    return [
+        f"<h3>{html.escape(run.combination.label)}</h3><p>{words}</p>",
+        "<details><summary>Assumed public</summary><ul>",
+        *(f"<li>{line}</li>" for line in assumed),
+        f'</ul></details><p class="small">Whole: <a href="{where}/certificate.md">{where}/certificate.md</a></p>',
+    ]
+
+
+def _table(summary: Sequence[Mapping[str, Any]]) -> str:
+    head = "".join(f"<th>{html.escape(heading(column))}</th>" for column in _COLUMNS)
+    lines = ["".join(f"<td>{html.escape(format_cell(row, column))}</td>" for column in _COLUMNS) for row in summary]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _image(path: Path, about: str) -> str:
+    data = base64.b64encode(path.read_bytes()).decode()
+    return f'<img alt="{html.escape(about)}" src="data:image/png;base64,{data}">'
+
+
+def _pixels(image: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(image.transpose(1, 2, 0))

@@ -1,0 +1,165 @@
+"""`halfmask predict`: the joints of people on pictures of your own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from halfmask.cli.settings import (
+    OUTPUT_PANEL,
+    DeviceOption,
+    JsonOption,
+    ThreadsOption,
+    check_device,
+    use_threads,
+)
+from halfmask.errors import HalfmaskError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from halfmask.cli.runs import TrainedRun
+
+Box = tuple[float, float, float, float]
+
+_PICTURES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"}
+_PREDICTION = "Prediction"
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    images: Annotated[list[Path], typer.Argument(help="Pictures of one person each, or folders of such pictures.")],
+    out: Annotated[Path, typer.Option(help="Folder for a .json and a .png per picture.", rich_help_panel=OUTPUT_PANEL)],
+    box: Annotated[
+        str | None,
+        typer.Option(
+            metavar="X,Y,W,H",
+            help="The person's box in pixels, for every picture given. (default: the whole picture)",
+            rich_help_panel=_PREDICTION,
+        ),
+    ] = None,
+    flip_test: Annotated[
+        bool,
+        typer.Option(
+            "--flip-test/--no-flip-test",
+            help="Also look at the mirror image and average.",
+            rich_help_panel=_PREDICTION,
+        ),
+    ] = True,
+    device: DeviceOption = None,
+    threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the joints of the person on each picture.
+
+    Coordinates are pixels of the picture as it is displayed, turned by its camera's orientation tag. Exits
+    with code 2 if any picture could not be read; the others are done all the same.
+    """
+    from halfmask.cli.console import fail, say, say_json
+    from halfmask.cli.runs import open_run
+
+    person = None if box is None else parse_box(box)
+    paths = list_images(images)
+    check_device(device or "auto")
+    use_threads(threads)
+    trained = open_run(run, device)
+    if not all(bool(tensor.isfinite().all()) for tensor in trained.model.parameters()):
+        raise HalfmaskError(f"the weights of {run} are not finite numbers: its training diverged, so it cannot predict")
+    out.mkdir(parents=True, exist_ok=True)
+    done, failures = [], 0
+    for path, name in zip(paths, output_names(paths, out), strict=True):
+        try:
+            result = predict_one(trained, path, person, flip_test, out / f"{name}.json", out / f"{name}.png")
+        except HalfmaskError as error:
+            fail(str(error))
+            failures += 1
+            continue
+        done.append(result | {"json": str(out / f"{name}.json"), "png": str(out / f"{name}.png")})
+        if not as_json:
+            sure = sum(joint["score"] for joint in result["joints"]) / len(result["joints"])
+            say(f"{path}  →  {out / name}.json, .png   (mean score {sure:.2f})")
+    if as_json:
+        say_json({"predictions": done, "failed": failures})
+    if failures:
+        fail(f"{failures} of {len(paths)} pictures could not be read")
+        raise typer.Exit(2)
+
+
+def predict_one(trained: TrainedRun, path: Path, box: Box | None, flip_test: bool, json_path: Path, png_path: Path) -> dict[str, Any]:
+    """Predict on one picture, and write what was found and a drawing of it."""
+    import cv2
+    import numpy as np
+
+    from halfmask.data.figures import JOINT_NAMES
+    from halfmask.data.folder import crop_transform, read_image
+    from halfmask.report.overlay import draw_skeleton, save_png
+    from halfmask.tasks.pose import predict as find_joints
+
+    image = read_image(path)
+    height, width = image.shape[:2]
+    size = trained.config.model.input_size
+    # A box is grown as in training; a whole picture is taken to be cropped with its margin already.
+    transform = crop_transform((0, 0, width, height), size, grow=1.0) if box is None else crop_transform(box, size)
+    crop = cv2.warpAffine(image, transform, (size[1], size[0]), flags=cv2.INTER_LINEAR)
+    points, scores = find_joints(trained.model, np.ascontiguousarray(crop.transpose(2, 0, 1)[None]), flip_test, device=trained.device)
+    joints = to_image(points[0], transform)
+    result = {
+        "image": str(path),
+        "joints": [
+            {"name": name, "x": round(float(x), 2), "y": round(float(y), 2), "score": round(float(score), 4)}
+            for name, (x, y), score in zip(JOINT_NAMES, joints, scores[0], strict=True)
+        ],
+    }
+    json_path.write_text(json.dumps(result, indent=1) + "\n")
+    save_png(png_path, draw_skeleton(image, joints))
+    return result
+
+
+def to_image(points: np.ndarray, transform: np.ndarray) -> np.ndarray:
+    """Crop pixels back to image pixels."""
+    import numpy as np
+
+    return np.asarray((points - transform[:, 2]) @ np.linalg.inv(transform[:, :2]).T)
+
+
+def parse_box(text: str) -> Box:
+    """A box such as `10,20,100,200`."""
+    try:
+        x, y, width, height = (float(part) for part in text.split(","))
+    except ValueError:
+        raise HalfmaskError(f"--box is '{text}': expected four numbers x,y,width,height") from None
+    if not (width > 0 and height > 0 and max(map(abs, (x, y, width, height))) < 1e6):
+        raise HalfmaskError(f"--box is '{text}': expected a width and a height above 0, in pixels")
+    return x, y, width, height
+
+
+def list_images(given: list[Path]) -> list[Path]:
+    """The pictures meant, each once: files as they stand, and all pictures of a folder."""
+    found: list[Path] = []
+    for path in given:
+        if path.is_dir():
+            inside = sorted(one for one in path.iterdir() if one.suffix.lower() in _PICTURES and one.is_file())
+            if not inside:
+                raise HalfmaskError(f"{path} holds no pictures: expected files ending in {', '.join(sorted(_PICTURES))}")
+            found += inside
+        else:
+            found.append(path)
+    return list(dict.fromkeys(found))
+
+
+def output_names(paths: list[Path], out: Path) -> list[str]:
+    """A name for each picture's results: its stem, numbered where it is taken or a picture would be lost."""
+    originals = {path.resolve() for path in paths}
+    taken: set[str] = set()
+    names = []
+    for path in paths:
+        name, number = path.stem, 2
+        # Some file systems do not tell A from a.
+        while name.casefold() in taken or (out / f"{name}.png").resolve() in originals:
+            name, number = f"{path.stem}-{number}", number + 1
+        taken.add(name.casefold())
+        names.append(name)
+    return names

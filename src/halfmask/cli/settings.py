@@ -1,0 +1,117 @@
+"""Options that several commands share, and the way from them to a run's settings."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from halfmask.errors import HalfmaskError
+
+if TYPE_CHECKING:
+    from halfmask.training.config import RunConfig
+
+DEFAULT_RECIPE = "pose/figures"
+
+OUTPUT_PANEL, RUN_PANEL = "Output", "Where and how it runs"
+
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change any setting, such as optimiser.learning_rate=0.1. May be repeated; wins over all else.",
+        rich_help_panel="Settings",
+    ),
+]
+JsonOption = Annotated[
+    bool,
+    typer.Option("--json", help="Print the result as JSON on standard output.", rich_help_panel=OUTPUT_PANEL),
+]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(help="Where to compute: auto, cpu, cuda, cuda:1 … (default: the recipe's)", rich_help_panel=RUN_PANEL),
+]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Processor threads to use. (default: all cores)", rich_help_panel=RUN_PANEL),
+]
+
+
+def resolve(recipe: str | None, flags: Mapping[str, Any], assignments: list[str] | None) -> RunConfig:
+    """Defaults < recipe < flags < `--set`, checked."""
+    from halfmask.training.config import build_config, load_recipe
+
+    body = load_recipe(recipe)
+    check_assignments(assignments or [])
+    config = build_config(body, flags, assignments)
+    check_device(config.device)
+    return config
+
+
+def check_assignments(assignments: list[str]) -> None:
+    """Refuse a `--set` whose value is not even YAML."""
+    import yaml
+
+    for assignment in assignments:
+        try:
+            yaml.safe_load(assignment.partition("=")[2])
+        except yaml.YAMLError:
+            raise HalfmaskError(f"--set '{assignment}': the value is not valid YAML; quote it") from None
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that is not there before anything is drawn or read for it."""
+    import torch
+
+    if name == "auto":
+        return
+    try:
+        torch.empty(0, device=name)
+    except Exception:  # torch raises a different kind for each way a device can be absent
+        raise HalfmaskError(f"device '{name}' cannot be used here: choose auto, cpu, or a GPU this machine has") from None
+
+
+def use_threads(threads: int | None) -> None:
+    """Limit torch's threads, and keep a library's remarks about its own convergence off the screen."""
+    import torch
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    logging.getLogger("absl").setLevel(logging.ERROR)
+
+
+def default_folder(recipe: str | None, task: str, method: str) -> Path:
+    """`runs/<recipe or task>-<method>-<time>`."""
+    source = Path(recipe).stem if recipe and recipe.endswith((".yaml", ".yml")) else recipe or task
+    name = re.sub(r"[^A-Za-z0-9_.]+", "-", source).strip("-")
+    return Path("runs") / f"{name}-{method}-{datetime.now():%Y%m%d-%H%M%S}"
+
+
+def numbers(text: str, option: str) -> list[float]:
+    """A list such as `0.2,0.8`."""
+    try:
+        return [float(part) for part in names(text, option)]
+    except ValueError:
+        raise HalfmaskError(f"{option} is '{text}': expected numbers with commas between, such as 0.2,0.8") from None
+
+
+def whole_numbers(text: str, option: str) -> list[int]:
+    """A list such as `0,1,2`."""
+    try:
+        return [int(part) for part in names(text, option)]
+    except ValueError:
+        raise HalfmaskError(f"{option} is '{text}': expected whole numbers with commas between, such as 0,1,2") from None
+
+
+def names(text: str, option: str) -> list[str]:
+    """A list such as `dpsgd,feature`."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(parts):
+        raise HalfmaskError(f"{option} is '{text}': expected values with commas between and none of them empty")
+    return parts

@@ -1,0 +1,191 @@
+"""`halfmask train`: one run, from a recipe to a certificate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from halfmask.cli.settings import (
+    DEFAULT_RECIPE,
+    OUTPUT_PANEL,
+    RUN_PANEL,
+    DeviceOption,
+    JsonOption,
+    SetOption,
+    ThreadsOption,
+    default_folder,
+    resolve,
+    use_threads,
+)
+from halfmask.errors import HalfmaskError
+
+_PRIVACY, _TRAINING = "Privacy", "Training"
+
+
+def train(
+    recipe: Annotated[
+        str | None,
+        typer.Argument(help=f"Name (see 'halfmask recipes') or path of a recipe. (default: {DEFAULT_RECIPE})"),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="dpsgd, projected, feature, feature-projective, or for comparison public-only, non-private.",
+            rich_help_panel=_PRIVACY,
+        ),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The privacy loss ε to stay within.", rich_help_panel=_PRIVACY)] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="The probability δ with which ε may fail; well below 1/N.", rich_help_panel=_PRIVACY),
+    ] = None,
+    clip: Annotated[float | None, typer.Option(help="Clip norm C of a unit's gradient.", rich_help_panel=_PRIVACY)] = None,
+    adjacency: Annotated[
+        str | None,
+        typer.Option(help="What is hidden about a unit: zero-out, replace-one or add-remove.", rich_help_panel=_PRIVACY),
+    ] = None,
+    unit: Annotated[str | None, typer.Option(help="What is protected: crop, image or subject.", rich_help_panel=_PRIVACY)] = None,
+    accountant: Annotated[str | None, typer.Option(help="pld (tighter) or rdp.", rich_help_panel=_PRIVACY)] = None,
+    strategy: Annotated[
+        str | None,
+        typer.Option(help="Which weights train: finetune, top, full or scratch.", rich_help_panel=_TRAINING),
+    ] = None,
+    epochs: Annotated[
+        float | None,
+        typer.Option(help="How often each unit is expected to be read.", rich_help_panel=_TRAINING),
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="Expected number of units in a step.", rich_help_panel=_TRAINING)] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="'figures', a dataset folder, or a name below $HALFMASK_DATA.", rich_help_panel=_TRAINING),
+    ] = None,
+    assignments: SetOption = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Fixes initial weights and public sampling; never the private noise.",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None,
+    insecure_seed: Annotated[
+        int | None,
+        typer.Option(
+            help="For tests only: fixes noise and private sampling too. The certificate says so.",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None,
+    device: DeviceOption = None,
+    threads: ThreadsOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The run folder to write. (default: runs/<recipe>-<method>-<time>)",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on with the stopped run in --out, with its settings.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a model with differential privacy; write its weights, scores and certificate."""
+    flags: dict[str, Any] = {
+        "method": method,
+        "epsilon": epsilon,
+        "delta": delta,
+        "clip_norm": clip,
+        "adjacency": adjacency,
+        "unit": unit,
+        "accountant": accountant,
+        "strategy": strategy,
+        "epochs": epochs,
+        "batch": batch,
+        "seed": seed,
+        "insecure_seed": insecure_seed,
+        "device": device,
+        "data": None if data is None else {"name": data},
+    }
+    if resume and out is None:
+        raise HalfmaskError("--resume needs to know which run to go on with: add --out RUN")
+    if resume and recipe is None:
+        recipe = _settings_of(out)
+    config = resolve(recipe or DEFAULT_RECIPE, flags, assignments)
+    use_threads(threads)
+    folder = out or default_folder(recipe or DEFAULT_RECIPE, config.task, config.method)
+
+    from halfmask.cli.console import TerminalProgress
+    from halfmask.training.loop import run_training
+
+    had_settings = (folder / "config.yaml").exists()
+    try:
+        with TerminalProgress() as progress:
+            run_training(config, folder, progress, resume)
+    except KeyboardInterrupt:
+        _tell_how_to_go_on(folder)
+        raise typer.Exit(130) from None
+    finally:
+        if not had_settings:
+            _remove_if_nothing_was_done(folder)
+    _summary(folder, as_json)
+
+
+def _settings_of(out: Path | None) -> str:
+    assert out is not None
+    if not (out / "config.yaml").is_file():
+        raise HalfmaskError(f"{out} holds no run to go on with: it has no config.yaml")
+    return str(out / "config.yaml")
+
+
+def _remove_if_nothing_was_done(folder: Path) -> None:
+    """Settings alone are no run, and would stand in the way of the same command with the mistake mended."""
+    if [path.name for path in folder.glob("*")] == ["config.yaml"]:
+        (folder / "config.yaml").unlink()
+        folder.rmdir()
+
+
+def _tell_how_to_go_on(folder: Path) -> None:
+    from halfmask.cli.console import note
+
+    if not (folder / "checkpoint" / "state.pt").is_file():
+        note("stopped before the first step; nothing was spent")
+        return
+    whole = (folder / "certificate.json").is_file()
+    note(f"stopped; {folder} holds the run so far" + (", scored and certified for the steps it took" if whole else ""))
+    note(f"go on with: halfmask train --resume --out {folder}")
+
+
+def _summary(folder: Path, as_json: bool) -> None:
+    from halfmask.cli.console import say, say_json
+    from halfmask.cli.runs import read_json
+
+    metrics = read_json(folder / "metrics.json")
+    certificate = read_json(folder / "certificate.json")
+    assert certificate is not None
+    if as_json:
+        say_json({"run": str(folder), "metrics": metrics, "certificate": certificate})
+        return
+    if metrics is None:
+        say("the dataset has no test split, so the model was not scored")
+    else:
+        scores = "   ".join(f"{name.replace('pckh', 'PCKh')} {metrics['metrics'][name]:.1f}" for name in ("pckh@0.5", "pckh@0.1"))
+        say(f"{scores}   ({metrics['dataset']}, {metrics['split']})")
+    say(promise_line(certificate))
+    say(f"certificate: {folder / 'certificate.md'}")
+
+
+def promise_line(certificate: dict[str, Any]) -> str:
+    """A certificate in one line."""
+    spent = certificate["epsilon"][certificate["adjacency"]]
+    if spent == "infinity":
+        return "ε = ∞: no privacy guarantee"
+    where = f"{certificate['adjacency']}, one {certificate['unit']} of {certificate['units']:,}"
+    if spent == 0:
+        return f"ε = 0: the private images were not read ({where})"
+    return f"ε = {spent:.4g}   δ = {certificate['delta']:g}   ({where})"

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import csv
+import json
+
+import cv2
+import pytest
+
+from halfmask.cli import compare as command
+from halfmask.training import loop
+
+GRID = ("--methods", "public-only,dpsgd", "--epsilons", "0.5,2", "--clips", "0.1", "--seeds", "0", "--overlays", 2)
+
+
+def test_stops_goes_on_and_leaves_everything(halfmask, recipe, tmp_path, monkeypatch) -> None:
+    out = tmp_path / "table"
+    real, started = loop.run_training, []
+
+    def stop_at_the_third(config, folder, progress=None, resume=False):
+        started.append(folder.name)
+        if len(started) == 3:
+            raise KeyboardInterrupt
+        return real(config, folder, progress, resume)
+
+    monkeypatch.setattr(loop, "run_training", stop_at_the_third)
+    result = halfmask("compare", recipe, *GRID, "--out", out)
+    assert result.code == 130 and "goes on where" in result.err
+    result = halfmask("compare", recipe, *GRID, "--out", out)
+    assert result.code == 0, result.err
+    assert started == [
+        "public-only-seed0",
+        "dpsgd-eps0.5-clip0.1-seed0",
+        "dpsgd-eps2-clip0.1-seed0",
+        "dpsgd-eps2-clip0.1-seed0",
+    ]
+    assert "run 2/3: dpsgd ε=0.5 C=0.1 seed 0 (done before)" in result.err
+    assert "run 3/3: dpsgd ε=2 C=0.1 seed 0" in result.err
+
+    for word in ("public-only", "dpsgd", "PCKh@0.5", "optimiser: sgd", "Each certificate is for its run alone"):
+        assert word in result.out
+    table = [line for line in result.out.splitlines() if line.startswith(("│", "┃"))]
+    assert len(table) == 4 and max(map(len, table)) <= 80
+
+    rows = list(csv.DictReader((out / "results.csv").open()))
+    assert [(row["method"], row["epsilon"]) for row in rows] == [("public-only", ""), ("dpsgd", "0.5"), ("dpsgd", "2.0")]
+    assert all(row["pckh@0.5"] and row["noise_source"] for row in rows)
+    body = json.loads((out / "results.json").read_text())
+    assert len(body["runs"]) == len(body["summary"]) == 3
+    assert (out / "accuracy.html").is_file() and cv2.imread(str(out / "accuracy.png")) is not None
+    sheet = cv2.imread(str(out / "overlays.png"))
+    assert sheet.shape[0] > 2 * 128 and sheet.shape[1] > 4 * 96
+
+    page = (out / "index.html").read_text()
+    for word in ("Take any one crop", "without reading the private part", "Optimiser: sgd", "dpsgd ε=2 C=0.1 seed 0"):
+        assert word in page
+    assert page.count("data:image/png;base64,") == 2 and "http" not in page
+    assert "Each certificate is for its run alone" in page
+
+    again = halfmask("compare", recipe, *GRID, "--out", out, "--json")
+    assert json.loads(again.out)["summary"] == body["summary"] and len(started) == 4
+
+
+def test_mistakes_show_before_anything_runs(halfmask, recipe, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(command, "do_run", lambda *a: pytest.fail("a run was started"))
+    out = tmp_path / "table"
+    for extra, message in (
+        (("--methods", "dpsgd,feture"), "unknown method 'feture': did you mean 'feature'?"),
+        (("--methods", "dpsgd,feature", "--set", "adjacency=add-remove"), "has no meaning for method 'feature'"),
+        (("--epsilons", "0.2,-1"), "epsilon is -1.0"),
+        (("--epsilons", "0.2,much"), "--epsilons is '0.2,much': expected numbers"),
+        (("--seeds", "0,0"), "0 is given twice"),
+        (("--seeds", "0,,1"), "none of them empty"),
+        (("--set", "seed=4"), "would override what is compared"),
+        (("--set", "data.test=0"), "nobody to judge the model on"),
+    ):
+        assert message in halfmask("compare", recipe, "--methods", "dpsgd", *extra, "--out", out).error
+        assert not out.exists()

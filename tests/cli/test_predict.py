@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+
+from halfmask.cli.predict import list_images, output_names, parse_box, to_image
+from halfmask.data.figures import JOINT_NAMES
+from halfmask.data.folder import crop_transform
+from halfmask.errors import HalfmaskError
+from halfmask.tasks import pose
+
+
+def picture(path: Path, height: int = 80, width: int = 120) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(0).integers(0, 255, (height, width, 3)).astype(np.uint8)
+    assert cv2.imwrite(str(path), pixels)
+    return path
+
+
+def test_writes_joints_and_a_drawing_of_the_picture(halfmask, trained, tmp_path) -> None:
+    image = picture(tmp_path / "in/a.jpg")
+    result = halfmask("predict", trained[0], image, "--out", tmp_path / "out")
+    assert result.code == 0, result.err
+    body = json.loads((tmp_path / "out/a.json").read_text())
+    assert body["image"] == str(image)
+    assert [joint["name"] for joint in body["joints"]] == list(JOINT_NAMES)
+    assert all(set(joint) == {"name", "x", "y", "score"} for joint in body["joints"])
+    drawing = cv2.imread(str(tmp_path / "out/a.png"))
+    assert drawing.shape == (80, 120, 3)
+    assert str(image) in result.out
+
+
+@pytest.mark.parametrize("box", [None, "20,10,60,50"])
+def test_coordinates_are_those_of_the_image(halfmask, trained, tmp_path, monkeypatch, box) -> None:
+    """A stand-in finds the brightest pixel of the crop; in the answer it is where it was in the image."""
+    dark = np.zeros((80, 120, 3), np.uint8)
+    cv2.circle(dark, (50, 33), 2, (255, 255, 255), -1)
+    cv2.imwrite(str(tmp_path / "dot.png"), dark)
+
+    def brightest(model, images, flip_test=True, batch=64, device="cpu"):
+        bright = np.argwhere(images[0].astype(int).sum(0) > 600).mean(0)[::-1]
+        return np.tile(bright, (1, 16, 1)), np.ones((1, 16))
+
+    monkeypatch.setattr(pose, "predict", brightest)
+    options = [] if box is None else ["--box", box]
+    assert halfmask("predict", trained[0], tmp_path / "dot.png", "--out", tmp_path / "out", *options).code == 0
+    joint = json.loads((tmp_path / "out/dot.json").read_text())["joints"][0]
+    assert joint["x"] == pytest.approx(50, abs=0.7) and joint["y"] == pytest.approx(33, abs=0.7)
+
+
+def test_flip_test_can_be_left_out(halfmask, trained, tmp_path, monkeypatch) -> None:
+    seen = []
+
+    def remember(model, images, flip_test=True, batch=64, device="cpu"):
+        seen.append(flip_test)
+        return np.zeros((1, 16, 2)), np.zeros((1, 16))
+
+    monkeypatch.setattr(pose, "predict", remember)
+    image = picture(tmp_path / "a.jpg")
+    halfmask("predict", trained[0], image, "--out", tmp_path / "o")
+    halfmask("predict", trained[0], image, "--out", tmp_path / "o", "--no-flip-test")
+    assert seen == [True, False]
+
+
+def test_to_image_undoes_the_crop() -> None:
+    transform = crop_transform((10, 20, 300, 120), (256, 192))
+    points = np.random.default_rng(1).uniform(0, 400, (16, 2))
+    crop = points @ transform[:, :2].T + transform[:, 2]
+    np.testing.assert_allclose(to_image(crop, transform), points, atol=1e-9)
+
+
+def test_folders_and_equal_names(halfmask, trained, tmp_path) -> None:
+    for name in ("one/a.jpg", "two/a.jpg", "two/a.png", "two/b.jpg"):
+        picture(tmp_path / name, height=40 if name.startswith("one") else 60)
+    (tmp_path / "two/notes.txt").write_text("no picture")
+    result = halfmask("predict", trained[0], tmp_path / "one/a.jpg", tmp_path / "two", "--out", tmp_path / "out", "--json")
+    assert result.code == 0, result.err
+    written = {path.stem: json.loads(path.read_text())["image"] for path in (tmp_path / "out").glob("*.json")}
+    assert sorted(written) == ["a", "a-2", "a-3", "b"]
+    assert len(set(written.values())) == 4
+    assert len(list((tmp_path / "out").glob("*.png"))) == 4
+    assert len(json.loads(result.out)["predictions"]) == 4
+
+
+def test_a_picture_is_never_overwritten(halfmask, trained, tmp_path) -> None:
+    image = picture(tmp_path / "a.png")
+    before = image.read_bytes()
+    assert halfmask("predict", trained[0], image, "--out", tmp_path).code == 0
+    assert image.read_bytes() == before and (tmp_path / "a-2.png").is_file()
+
+
+def test_names_that_look_like_numbered_ones() -> None:
+    paths = [Path("x/a.jpg"), Path("y/a.jpg"), Path("x/a-2.jpg"), Path("z/A.jpg")]
+    names = output_names(paths, Path("out"))
+    assert len({name.casefold() for name in names}) == 4
+
+
+def test_corrupt_picture_does_not_stop_the_others(halfmask, trained, tmp_path) -> None:
+    good, bad = picture(tmp_path / "good.jpg"), tmp_path / "bad.jpg"
+    bad.write_bytes(b"\xff\xd8 no picture")
+    result = halfmask("predict", trained[0], bad, tmp_path / "none.jpg", good, "--out", tmp_path / "out")
+    assert result.code == 2 and "Traceback" not in result.err
+    assert f"error: {bad} cannot be read as an image" in result.err
+    assert f"error: no image at {tmp_path / 'none.jpg'}" in result.err
+    assert "2 of 3 pictures" in result.err
+    assert [path.name for path in sorted((tmp_path / "out").iterdir())] == ["good.json", "good.png"]
+
+
+def test_diverged_model(halfmask, trained, tmp_path) -> None:
+    broken = Path(shutil.copytree(trained[0], tmp_path / "broken"))
+    state = load_file(broken / "model.safetensors")
+    state["head.conv.weight"][0, 0] = float("nan")
+    save_file(state, broken / "model.safetensors")
+    image = picture(tmp_path / "a.jpg")
+    assert "its training diverged" in halfmask("predict", broken, image, "--out", tmp_path / "out").error
+
+
+def test_boxes() -> None:
+    assert parse_box("1,2.5,30,40") == (1, 2.5, 30, 40)
+    for wrong in ("1,2,3", "a,b,c,d", "0,0,0,5", "0,0,5,-1", "0,0,nan,5", "0,0,inf,5"):
+        with pytest.raises(HalfmaskError, match="--box is"):
+            parse_box(wrong)
+
+
+def test_empty_folder(tmp_path) -> None:
+    with pytest.raises(HalfmaskError, match="holds no pictures"):
+        list_images([tmp_path])
