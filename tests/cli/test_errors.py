@@ -33,7 +33,7 @@ def test_missing_data_folder(train, tmp_path) -> None:
 
 def test_empty_dataset(train, folder) -> None:
     (folder / "annotations.json").write_text('{"records": []}')
-    assert "the dataset is empty" in train("--data", folder).error
+    assert "lists no records: the dataset is empty" in train("--data", folder).error
 
 
 def test_nobody_private(train, folder) -> None:

@@ -75,7 +75,6 @@ def test_interrupt_leaves_an_honest_folder_that_resumes(halfmask, recipe, tmp_pa
         steps.append("taken")
         real(trainer)
 
-    monkeypatch.setattr(loop, "LEDGER_BLOCK", 1)
     monkeypatch.setattr(loop.Trainer, "_take_step", stop_before_the_second)
     result = halfmask("train", recipe, "--method", "dpsgd", "--out", out)
     assert result.code == 130

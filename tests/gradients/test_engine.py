@@ -129,7 +129,10 @@ SMALL: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "tokens": (Tokens, (9, 6)),
     "own parameter": (Own, (5,)),
     "shared layer": (_twice, (6,)),
-    "batch norm at rest": (lambda: nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.Flatten()).eval(), (2, 5, 5)),
+    "batch norm at rest": (
+        lambda: nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.Flatten()).eval(),
+        (2, 5, 5),
+    ),
 }
 
 
@@ -167,7 +170,11 @@ def pose(strategy: str, dtype: torch.dtype, records: int = 4) -> tuple[nn.Module
             pixels = torch.randn(records, 3, *SIZE, dtype=dtype)
             return model, pose_loss, batch | {"features": model.backbone.lower(pixels)}
     if dtype == torch.float32:
-        return model, pose_loss, batch | {"image": torch.randint(0, 256, (records, 3, *SIZE), dtype=torch.uint8)}
+        return (
+            model,
+            pose_loss,
+            batch | {"image": torch.randint(0, 256, (records, 3, *SIZE), dtype=torch.uint8)},
+        )
     return model, raw_loss, batch | {"pixels": torch.randn(records, 3, *SIZE, dtype=dtype)}
 
 
@@ -538,6 +545,18 @@ def test_a_loss_that_couples_people_is_refused(loss: str) -> None:
     model, _, batch = small("linear", torch.float32)
     with pytest.raises(HalfmaskError, match=r"coupled|one value per record"):
         check_records_apart(model, LOSSES[loss], batch)
+
+
+def test_a_coupling_that_values_do_not_show_is_refused() -> None:
+    """Losses of an untrained network are nearly equal, so that a batch mean looks like each of them; their gradients tell."""
+
+    def hidden(model: nn.Module, batch: Batch) -> Tensor:
+        losses = square_loss(model, batch)
+        return losses + losses.mean() - losses.mean().detach()
+
+    model, _, batch = small("linear", torch.float32)
+    with pytest.raises(HalfmaskError, match="coupled"):
+        check_records_apart(model, hidden, batch)
 
 
 def test_a_batch_norm_that_sees_the_batch_is_refused() -> None:

@@ -75,7 +75,11 @@ def test_shapes(size: tuple[int, int], bins_per_pixel: int) -> None:
     with torch.no_grad():
         x_logits, y_logits = model(images)
         again = model.upper(model.lower(images))
-    assert x_logits.shape == (3, 5, size[1] * bins_per_pixel) and y_logits.shape == (3, 5, size[0] * bins_per_pixel)
+    assert x_logits.shape == (3, 5, size[1] * bins_per_pixel) and y_logits.shape == (
+        3,
+        5,
+        size[0] * bins_per_pixel,
+    )
     assert torch.equal(x_logits, again[0]) and torch.equal(y_logits, again[1])
 
 

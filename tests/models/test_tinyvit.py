@@ -28,11 +28,18 @@ def statistics(model: nn.Module) -> dict[str, torch.Tensor]:
     return {name: buffer.clone() for name, buffer in model.named_buffers() if "running" in name}
 
 
+def difference(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a - b).abs().max() / b.abs().max())
+
+
 @pytest.mark.skipif(not (WEIGHTS.is_file() and REFERENCE.is_file()), reason="the public checkpoint is not at hand")
 def test_equals_the_reference_implementation() -> None:
     reference = np.load(REFERENCE)
     image = torch.from_numpy(reference["input"])
-    for stride, names in ((2, ("stage1", "stage2", "stage3", "stage4")), (1, (None, None, None, "stage4_stride1"))):
+    for stride, names in (
+        (2, ("stage1", "stage2", "stage3", "stage4")),
+        (1, (None, None, None, "stage4_stride1")),
+    ):
         model = TinyViT("5m", stage4_stride=stride).eval()
         model.load_weights(WEIGHTS)
         with torch.no_grad():
@@ -80,9 +87,9 @@ def test_records_never_mix(norm: str, training: bool) -> None:
     second[1] = first[1]
     with torch.no_grad():
         one, other = model(first), model(second)
-        assert torch.allclose(one[1], other[1], atol=1e-5)
-        assert torch.allclose(one[1:2], model(first[1:2]), atol=1e-5)
-    assert not torch.allclose(one[0], other[0], atol=1e-2)
+        alone = model(first[1:2])[0]
+    assert difference(one[1], other[1]) < 1e-4 and difference(one[1], alone) < 1e-4
+    assert difference(one[0], other[0]) > 0.1
 
 
 def test_records_do_mix_while_statistics_are_learnt() -> None:
@@ -91,7 +98,7 @@ def test_records_do_mix_while_statistics_are_learnt() -> None:
     first, second = torch.randn(3, 3, 64, 48), 50 * torch.randn(3, 3, 64, 48)
     second[1] = first[1]
     with torch.no_grad(), learning_statistics(model):
-        assert not torch.allclose(model(first)[1], model(second)[1], atol=1e-2)
+        assert difference(model(first)[1], model(second)[1]) > 0.1
 
 
 def test_training_mode_leaves_the_statistics_alone() -> None:

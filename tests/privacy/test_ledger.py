@@ -59,7 +59,7 @@ def test_a_line_says_all_that_was_spent(ledger: Ledger) -> None:
     ledger.append(replace(SPEND, adjacency="replace-one"))
     (line,) = ledger.path.read_text().splitlines()
     body = json.loads(line)
-    assert body.keys() == FIELDS
+    assert body.keys() >= FIELDS
     assert body["sensitivity"] == pytest.approx(0.2)
     assert body["previous"] == "0" * 64
 
@@ -89,6 +89,8 @@ TAMPERED: dict[str, Callable[[list[str]], list[str]]] = {
     "edited and rehashed": _rehash,
     "last line cut": lambda lines: [*lines[:-1], lines[-1][: len(lines[-1]) // 2]],
     "last line short of a brace": lambda lines: [*lines[:-1], lines[-1][:-1]],
+    "last deleted": lambda lines: lines[:-1],
+    "all deleted": lambda lines: [],
     "first deleted": lambda lines: lines[1:],
     "middle deleted": lambda lines: lines[:1] + lines[2:],
     "swapped": lambda lines: [lines[0], lines[2], lines[1], lines[3]],
@@ -104,7 +106,7 @@ def test_changes_are_seen(ledger: Ledger, change: str) -> None:
     written(ledger)
     before = ledger.path.read_text()
     lines = TAMPERED[change](before.splitlines())
-    ledger.path.write_text("\n".join(lines) + "\n")
+    ledger.path.write_text("".join(line + "\n" for line in lines))
     assert ledger.path.read_text() != before
     with pytest.raises(HalfmaskError, match="changed or cut"):
         ledger.spends()
@@ -151,6 +153,7 @@ def test_only_the_owner_may_read(ledger: Ledger) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE(ledger.path.stat().st_mode) == 0o600
+    assert all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in ledger.path.parent.iterdir())
 
 
 def test_ledgers_live_in_private_storage_one_per_dataset(fresh_home: Path) -> None:

@@ -60,7 +60,10 @@ FAULTS: dict[str, tuple[Callable[[Draw], bool], Callable[[RandomStream, int], Te
     "one per cent short": (variance_is_one, lambda s, n: s.gaussian(n) * 0.99),
     "four not halved": (variance_is_one, lambda s, n: s.gaussian(4 * n).view(4, n).sum(0)),
     "uniform": (is_normal, lambda s, n: (s.uniform(n) - 0.5) * math.sqrt(12)),
-    "laplace": (is_normal, lambda s, n: torch.from_numpy(stats.laplace.ppf(s.uniform(n).numpy())) / math.sqrt(2)),
+    "laplace": (
+        is_normal,
+        lambda s, n: torch.from_numpy(stats.laplace.ppf(s.uniform(n).numpy())) / math.sqrt(2),
+    ),
     "shifted": (is_normal, lambda s, n: s.gaussian(n) + 0.05),
     "half repeated": (is_uncorrelated, lambda s, n: s.gaussian(n // 2).repeat(2)),
     "pairs repeated": (is_uncorrelated, lambda s, n: s.gaussian(n // 2).repeat_interleave(2)),

@@ -102,7 +102,10 @@ FAULTS: dict[str, tuple[Callable[[Draw], bool], Callable[[], Draw]]] = {
     "fixed size": (sizes_vary_right, _fixed_size),
     "public sampler": (sizes_vary_right, lambda: public().draw),
     "clustered": (sizes_vary_right, _clustered),
-    "twice the rate": (total_is_right, lambda: PoissonSampler(UNITS, 2 * RATE, RandomStream.seeded("coins", 0)).draw),
+    "twice the rate": (
+        total_is_right,
+        lambda: PoissonSampler(UNITS, 2 * RATE, RandomStream.seeded("coins", 0)).draw,
+    ),
     "two per cent more": (
         total_is_right,
         lambda: PoissonSampler(UNITS, 1.02 * RATE, RandomStream.seeded("coins", 0)).draw,

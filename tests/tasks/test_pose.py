@@ -20,8 +20,12 @@ SIZE = (64, 48)
 
 @pytest.fixture(scope="module")
 def model() -> PoseModel:
+    """Untrained, but loath to look at the edges, as trained ones are."""
     torch.manual_seed(0)
-    return PoseModel("nano", 16, SIZE).eval()
+    model = PoseModel("nano", 16, SIZE).eval()
+    with torch.no_grad():
+        model.head.x_bins.bias -= 8 * torch.linspace(-1, 1, 2 * SIZE[1]) ** 4
+    return model
 
 
 def batch(records: int = 3, seed: int = 0) -> dict[str, Tensor]:
@@ -120,15 +124,13 @@ def test_a_mirror_image_gives_mirrored_joints(model: PoseModel, flip_test: bool)
     """With the flip test exactly so; without it an untrained network would have to be lucky."""
     images = np.random.default_rng(0).integers(0, 256, (8, 3, *SIZE), dtype=np.uint8)
     points, scores = predict(model, images, flip_test)
-    flipped, flipped_scores = predict(model, images[..., ::-1], flip_test)
-    order = mirrored(np.stack([np.arange(16.0), np.zeros(16)], -1)[None])
+    flipped, _ = predict(model, images[..., ::-1], flip_test)
     assert points.shape == (8, 16, 2) and scores.shape == (8, 16)
     # The last half pixel lies beyond the last pixel's centre and has no mirror bin.
     has_mirror = (points[..., 0] <= SIZE[1] - 1) & (mirrored(flipped)[..., 0] >= 0)
     assert has_mirror.mean() > 0.8
     same = np.isclose(points, mirrored(flipped)).all(-1)
     assert same[has_mirror].all() == flip_test
-    assert order.shape == (1, 16, 2)
 
 
 def test_batches_do_not_change_predictions(model: PoseModel) -> None:

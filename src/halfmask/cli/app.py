@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from halfmask import __version__
-from halfmask.cli import compare, data, evaluate, predict, pretrain, recipes, train
+from halfmask.cli import account, compare, data, evaluate, ledger, predict, pretrain, recipes, train
 from halfmask.errors import HalfmaskError
 
 app = typer.Typer(
@@ -47,6 +47,8 @@ app.command("predict")(predict.predict)
 app.command("compare")(compare.compare)
 app.command("pretrain")(pretrain.pretrain)
 app.add_typer(data.app, name="data")
+app.command("account")(account.account)
+app.add_typer(ledger.app, name="ledger")
 app.command("recipes")(recipes.recipes)
 
 

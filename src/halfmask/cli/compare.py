@@ -13,8 +13,6 @@ from halfmask.cli.settings import (
     JsonOption,
     SetOption,
     ThreadsOption,
-    check_assignments,
-    check_device,
     names,
     numbers,
     use_threads,
@@ -56,19 +54,19 @@ def compare(
 
     The same command goes on where it was stopped. Methods without noise run once per seed.
     """
-    from halfmask.cli.compare_page import write_results
     from halfmask.cli.console import Console, TerminalProgress, note, say, say_json
     from halfmask.data.datasets import load_test
+    from halfmask.report.page import write_results
     from halfmask.report.tables import method_table
     from halfmask.training.config import build_config, load_recipe
+    from halfmask.training.setup import pick_device
     from halfmask.training.sweep import collect, expand, plan_sweep
 
     body = load_recipe(recipe) | ({} if device is None else {"device": device})
     changes = assignments or []
-    check_assignments(changes)
     chosen = names(methods, "--methods")
     base = build_config(body, {"method": chosen[0]}, changes)
-    check_device(base.device)
+    pick_device(base.device)
     use_threads(threads)
     grid = expand(
         chosen,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from halfmask.cli.settings import DeviceOption, JsonOption, ThreadsOption, check_device, use_threads
+from halfmask.cli.settings import DeviceOption, JsonOption, ThreadsOption, use_threads
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,13 +51,12 @@ def evaluate(
     from dataclasses import replace
 
     from halfmask.cli.console import Console, TerminalProgress, say, say_json
-    from halfmask.cli.runs import open_run
     from halfmask.data.datasets import DataConfig, load_test, with_view
     from halfmask.tasks.pose import evaluate as score
     from halfmask.training.outputs import RunFolder
+    from halfmask.training.runs import open_run
     from halfmask.views import make_view
 
-    check_device(device or "auto")
     use_threads(threads)
     trained = open_run(run, device)
     config = trained.config

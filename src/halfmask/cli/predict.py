@@ -13,7 +13,6 @@ from halfmask.cli.settings import (
     DeviceOption,
     JsonOption,
     ThreadsOption,
-    check_device,
     use_threads,
 )
 from halfmask.errors import HalfmaskError
@@ -21,7 +20,7 @@ from halfmask.errors import HalfmaskError
 if TYPE_CHECKING:
     import numpy as np
 
-    from halfmask.cli.runs import TrainedRun
+    from halfmask.training.runs import TrainedRun
 
 Box = tuple[float, float, float, float]
 
@@ -59,11 +58,10 @@ def predict(
     with code 2 if any picture could not be read; the others are done all the same.
     """
     from halfmask.cli.console import fail, say, say_json
-    from halfmask.cli.runs import open_run
+    from halfmask.training.runs import open_run
 
     person = None if box is None else parse_box(box)
     paths = list_images(images)
-    check_device(device or "auto")
     use_threads(threads)
     trained = open_run(run, device)
     if not all(bool(tensor.isfinite().all()) for tensor in trained.model.parameters()):

@@ -44,8 +44,8 @@ def pretrain(
     folder = out or default_folder(recipe, config.task, "public")
 
     from halfmask.cli.console import TerminalProgress, note, say, say_json
-    from halfmask.cli.runs import read_json
     from halfmask.training.pretrain import pretrain as train_on_public
+    from halfmask.training.runs import read_json
 
     try:
         with TerminalProgress() as progress:

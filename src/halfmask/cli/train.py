@@ -48,6 +48,18 @@ def train(
     ] = None,
     unit: Annotated[str | None, typer.Option(help="What is protected: crop, image or subject.", rich_help_panel=_PRIVACY)] = None,
     accountant: Annotated[str | None, typer.Option(help="pld (tighter) or rdp.", rich_help_panel=_PRIVACY)] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(help="Bind all runs on this dataset, now and later, to this ε together.", rich_help_panel=_PRIVACY),
+    ] = None,
+    unsafe_diagnostics: Annotated[
+        bool,
+        typer.Option(
+            "--unsafe-diagnostics",
+            help="For debugging: write private losses and gradient norms down. The certificate then says ε = ∞.",
+            rich_help_panel=_PRIVACY,
+        ),
+    ] = False,
     strategy: Annotated[
         str | None,
         typer.Option(help="Which weights train: finetune, top, full or scratch.", rich_help_panel=_TRAINING),
@@ -104,6 +116,8 @@ def train(
         "adjacency": adjacency,
         "unit": unit,
         "accountant": accountant,
+        "budget": budget,
+        "unsafe_diagnostics": unsafe_diagnostics or None,
         "strategy": strategy,
         "epochs": epochs,
         "batch": batch,
@@ -123,16 +137,12 @@ def train(
     from halfmask.cli.console import TerminalProgress
     from halfmask.training.loop import run_training
 
-    had_settings = (folder / "config.yaml").exists()
     try:
         with TerminalProgress() as progress:
             run_training(config, folder, progress, resume)
     except KeyboardInterrupt:
         _tell_how_to_go_on(folder)
         raise typer.Exit(130) from None
-    finally:
-        if not had_settings:
-            _remove_if_nothing_was_done(folder)
     _summary(folder, as_json)
 
 
@@ -141,13 +151,6 @@ def _settings_of(out: Path | None) -> str:
     if not (out / "config.yaml").is_file():
         raise HalfmaskError(f"{out} holds no run to go on with: it has no config.yaml")
     return str(out / "config.yaml")
-
-
-def _remove_if_nothing_was_done(folder: Path) -> None:
-    """Settings alone are no run, and would stand in the way of the same command with the mistake mended."""
-    if [path.name for path in folder.glob("*")] == ["config.yaml"]:
-        (folder / "config.yaml").unlink()
-        folder.rmdir()
 
 
 def _tell_how_to_go_on(folder: Path) -> None:
@@ -163,7 +166,7 @@ def _tell_how_to_go_on(folder: Path) -> None:
 
 def _summary(folder: Path, as_json: bool) -> None:
     from halfmask.cli.console import say, say_json
-    from halfmask.cli.runs import read_json
+    from halfmask.training.runs import read_json
 
     metrics = read_json(folder / "metrics.json")
     certificate = read_json(folder / "certificate.json")

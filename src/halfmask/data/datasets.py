@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from halfmask.data.folder import folder_records
 from halfmask.data.records import PoseRecords
 from halfmask.data.store import cached
 from halfmask.errors import HalfmaskError
-from halfmask.privacy.home import fingerprint
+from halfmask.privacy.fingerprints import Fingerprints, fingerprint_images
 from halfmask.views import View
 
 Report = Callable[[str, int, int], None]
@@ -48,7 +47,7 @@ class Datasets:
     public: PoseRecords | None
     test: PoseRecords | None
     name: str
-    dataset_fingerprint: str = field(default="")
+    fingerprints: Fingerprints
 
 
 def load_datasets(config: DataConfig, size: tuple[int, int], report: Report | None = None) -> Datasets:
@@ -71,10 +70,7 @@ def load_datasets(config: DataConfig, size: tuple[int, int], report: Report | No
         if "private" not in parts:
             raise HalfmaskError(f"'{config.name}' has no record with split 'private': the dataset is empty, there is nobody to learn from")
     private = parts["private"]
-    identity = hashlib.sha256()
-    for i in range(len(private)):
-        identity.update(private.images[i].tobytes())
-    return Datasets(private, parts.get("public"), parts.get("test"), config.name, fingerprint(identity.digest()))
+    return Datasets(private, parts.get("public"), parts.get("test"), config.name, fingerprints_of(private))
 
 
 def load_test(config: DataConfig, size: tuple[int, int], report: Report | None = None) -> PoseRecords:
@@ -82,8 +78,7 @@ def load_test(config: DataConfig, size: tuple[int, int], report: Report | None =
     if config.name == "figures":
         if config.test < 1:
             raise HalfmaskError("data.test is 0: there is nobody to judge the model on")
-        progress = (lambda done, total: report("drawing test people", done, total)) if report else None
-        return figures_records("test", config.test, config.seed, 0, size, progress)
+        return figures_records("test", config.test, config.seed, 0, size, _telling(report, "drawing test people"))
     parts = folder_records(find_folder(config.name), size, ("test",))
     if "test" not in parts:
         raise HalfmaskError(f"'{config.name}' has no record with split 'test': there is nobody to judge the model on")
@@ -106,6 +101,20 @@ def find_folder(name: str) -> Path:
     return path
 
 
+def fingerprints_of(records: PoseRecords) -> Fingerprints:
+    """Keyed hashes of the records, computed once and kept in private storage."""
+
+    def build() -> dict[str, np.ndarray]:
+        prints = fingerprint_images(records.images)
+        return {
+            name: np.frombuffer(b"".join(sorted(hashes)), np.uint8).reshape(-1, 16)
+            for name, hashes in (("exact", prints.exact), ("sketches", prints.sketches))
+        }
+
+    arrays = cached("fingerprints", records.key, build)
+    return Fingerprints(*(frozenset(row.tobytes() for row in arrays[name]) for name in ("exact", "sketches")))
+
+
 def with_view(records: PoseRecords, view: View) -> PoseRecords:
     """The records with ψ of each: computed once, on the un-augmented crop, and stored."""
 
@@ -115,4 +124,4 @@ def with_view(records: PoseRecords, view: View) -> PoseRecords:
             views[i] = view(records.images[i].transpose(1, 2, 0)).transpose(2, 0, 1)
         return {"views": views}
 
-    return replace(records, views=cached("views", f"{records.key}/{view!r}", build)["views"])
+    return replace(records, views=cached("views", f"{records.key}/{view!r}", build)["views"], view_key=repr(view))

@@ -88,7 +88,7 @@ def read_image(path: Path) -> np.ndarray:
         raise HalfmaskError(f"no image at {path}: check the path")
     data = path.read_bytes()
     try:
-        # OpenCV fills what a JPEG lacks with grey: half a person would pass for a whole one.
+        # OpenCV 4 fills what a JPEG lacks with grey: half a person would pass for a whole one.
         whole = data and not _is_jpeg_cut_short(data)
         pixels = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR) if whole else None
     except cv2.error:

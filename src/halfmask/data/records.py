@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,7 +26,7 @@ class PoseRecords:
         image_ids: the image that each crop was cut from.
         subjects: the person on each crop, where the dataset tells.
         key: names this exact set of records in this exact order, for caches and fingerprints.
-        views: ψ of every image, bytes, in the images' shape; present once a view was declared.
+        views: ψ of every image, bytes, in the images' shape; present once a view was declared, and named by `view_key`.
         features: per source (`image`, `view`): the frozen lower part of a network applied to every record.
     """
 
@@ -37,6 +38,7 @@ class PoseRecords:
     key: str
     subjects: np.ndarray | None = None
     views: np.ndarray | None = None
+    view_key: str = ""
     features: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -101,7 +103,8 @@ class Units:
     them.
     """
 
-    def __init__(self, unit_ids: np.ndarray, records_per_unit: int, seed: int = 0):
+    def __init__(self, unit_ids: np.ndarray, records_per_unit: int, seed: int = 0, gradient: str = "mean"):
+        self.gradient = gradient
         if records_per_unit < 1:
             raise HalfmaskError(f"records_per_unit is {records_per_unit}: expected at least 1")
         shuffled = np.random.default_rng(seed).permutation(len(unit_ids))
@@ -114,19 +117,14 @@ class Units:
         return len(self.members)
 
     def records_of(self, units: Tensor) -> tuple[np.ndarray, Tensor, Tensor]:
-        """Records of the chosen units, the unit of each, and the weight that makes a unit's gradient the mean over its records."""
+        """Records of the chosen units, the unit of each, and the weight of each in its unit's gradient (a mean or a sum)."""
         groups = [self.members[unit] for unit in units.tolist()]
         if not groups:
             return np.zeros(0, dtype=np.int64), torch.zeros(0, dtype=torch.long), torch.zeros(0)
         sizes = torch.tensor([len(group) for group in groups])
-        return (
-            np.concatenate(groups),
-            torch.repeat_interleave(units, sizes),
-            torch.repeat_interleave(1.0 / sizes, sizes),
-        )
+        share = 1.0 / sizes if self.gradient == "mean" else torch.ones(len(sizes))
+        return np.concatenate(groups), torch.repeat_interleave(units, sizes), torch.repeat_interleave(share, sizes)
 
 
 def _digest(records: np.ndarray) -> str:
-    import hashlib
-
     return hashlib.sha256(np.ascontiguousarray(records, dtype=np.int64).tobytes()).hexdigest()[:12]

@@ -93,7 +93,7 @@ class ClippingEngine:
             chunk: how many records to hold at once. A unit is never split, and the result does not depend on it.
 
         Formal guarantees: the sum of any one unit's contribution, over all parameters together, has Euclidean norm at most
-        `clip_norm`. A unit with a non-finite gradient contributes nothing.
+        `clip_norm`. A unit whose gradient is not finite, or too long for the working precision, contributes nothing.
         """
         if clip_norm <= 0:
             raise HalfmaskError(f"the clip norm is {clip_norm}: expected a number greater than 0")
@@ -104,14 +104,13 @@ class ClippingEngine:
             terms = self._terms(loss_fn, part)
             if units < len(records):
                 terms = {name: by_unit(term, local_unit, units) for name, term in terms.items()}
-            norm, factor = _clip_factors(terms, clip_norm, next(iter(sums.values())).dtype)
-            finite = torch.isfinite(norm)
-            bad = int((~finite).sum())
+            norm, factor, usable = _clip_factors(terms, clip_norm, next(iter(sums.values())).dtype)
+            bad = int((~usable).sum())
             nonfinite += bad
             norms.append(norm)
             for name, term in terms.items():
                 # inf · 0 is NaN and would poison the sum: a unit that is not finite is cut out, not weighed by nothing.
-                sums[name] += term.weighted_sum(factor, finite if bad else None)
+                sums[name] += term.weighted_sum(factor, usable if bad else None)
         return ClippedSum(sums, torch.cat(norms) if norms else torch.zeros(0), clip_norm, nonfinite)
 
     def per_record_gradients(self, loss_fn: LossFn, batch: Batch, chunk: int | None = None) -> Tensor:
@@ -179,17 +178,21 @@ def check_records_apart(model: nn.Module, loss_fn: LossFn, batch: Batch, toleran
     worst = float((together - alone).abs().max())
     if worst > tolerance * max(1.0, float(alone.abs().max())):
         raise HalfmaskError(
-            f"the loss of a record changes by {worst:.3g} with the other records in its batch: people are coupled and no clip bounds one of "
-            "them. Make every term of the loss, and every layer, depend on its own record alone"
+            f"the loss of a record changes by {worst:.3g} with the other records in its batch: people are coupled and no clip bounds "
+            "one of them. Make every term of the loss, and every layer, depend on its own record alone"
         )
 
 
-def _clip_factors(terms: dict[str, Term], clip_norm: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Norm of each unit's whole gradient, and what to multiply it by."""
+def _clip_factors(terms: dict[str, Term], clip_norm: float, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Norm of each unit's whole gradient, what to multiply it by, and whether that can be done at all.
+
+    A gradient that is not finite cannot be clipped, nor one so long that its factor has no precision left in the working type.
+    """
     norm = torch.stack([term.squared_norms() for term in terms.values()]).sum(0).sqrt()
     allowed = clip_norm * (1 - CLIP_MARGIN.get(dtype, 1e-2))
     factor = allowed / torch.clamp(norm, min=allowed)
-    return norm, torch.where(torch.isfinite(norm), factor, torch.zeros_like(factor))
+    usable = torch.isfinite(norm) & (factor > 100 * torch.finfo(dtype).tiny)
+    return norm, torch.where(usable, factor, torch.zeros_like(factor)), usable
 
 
 def _length(batch: Batch) -> int:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 import dp_accounting
 import numpy as np
+from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from scipy import optimize, stats
@@ -28,6 +29,7 @@ from halfmask.errors import HalfmaskError, unknown_name
 from halfmask.privacy.adjacency import Adjacency
 
 ACCOUNTANTS = ("pld", "rdp")
+SMALLEST_EPSILON, LARGEST_EPSILON = 1e-3, 200.0
 # PLD rounds privacy losses up to a grid, so ε is over-estimated on any grid, by about steps · grid² / ε. These keep that error below
 # 0.003 % of ε, at a cost that does not grow out of hand when the steps are few and the noise is small.
 _RELATIVE_GRID = 0.005
@@ -42,6 +44,8 @@ class SampledGaussian:
         noise_multiplier: standard deviation of the noise in units of the clip norm.
         sampling_rate: the probability with which each unit enters each step.
         visible_batches: who is in a batch is not secret, so sampling amplifies nothing.
+        group_size: how many units change together, each with a coin of its own: what a promise about crops is worth to an image
+            with that many people.
     """
 
     noise_multiplier: float
@@ -49,6 +53,7 @@ class SampledGaussian:
     steps: int
     adjacency: Adjacency = Adjacency.ZERO_OUT
     visible_batches: bool = False
+    group_size: int = 1
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier >= 0):
@@ -57,12 +62,27 @@ class SampledGaussian:
             raise HalfmaskError(f"sampling rate is {self.sampling_rate}: expected a probability in (0, 1]")
         if self.steps < 0:
             raise HalfmaskError(f"steps is {self.steps}: expected a count ≥ 0")
+        if self.group_size < 1:
+            raise HalfmaskError(f"group size is {self.group_size}: expected at least 1")
+
+    def event(self) -> dp_accounting.DpEvent:
+        """One step, as dp-accounting is told of it."""
+        if self.group_size == 1:
+            return dp_accounting.PoissonSampledDpEvent(self.sampling_rate, dp_accounting.GaussianDpEvent(self.noise_multiplier))
+        present = np.arange(self.group_size + 1)
+        chances = stats.binom.pmf(present, self.group_size, self.sampling_rate)
+        return dp_event.MixtureOfGaussiansDpEvent(self.noise_multiplier, present.tolist(), (chances / chances.sum()).tolist())
 
 
 def check_budget(target_epsilon: float, delta: float) -> None:
     """Refuse a budget that means nothing."""
     if not (math.isfinite(target_epsilon) and target_epsilon > 0):
         raise HalfmaskError(f"epsilon is {target_epsilon}: expected a number greater than 0, such as 0.8")
+    if not SMALLEST_EPSILON <= target_epsilon <= LARGEST_EPSILON:
+        raise HalfmaskError(
+            f"epsilon is {target_epsilon:g}: expected {SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}. Below, no training is possible; above, "
+            "the promise means nothing and method non-private says so openly"
+        )
     if not 0 < delta < 1:
         raise HalfmaskError(f"delta is {delta}: expected a probability between 0 and 1, well below 1/N, such as 1e-5")
 
@@ -87,11 +107,17 @@ def epsilon(plans: Sequence[SampledGaussian], delta: float, accountant: str = "p
     if any(plan.noise_multiplier == 0 for plan in plans):
         return math.inf
     if any(plan.visible_batches for plan in plans):
+        if any(plan.group_size > 1 for plan in plans):
+            raise HalfmaskError("groups of units with visible batches are not accounted: choose one of the two")
         return _epsilon_of_visible_batches(plans, delta)
     replaces = Adjacency.REPLACE_ONE in relations
     if replaces and accountant == "rdp":
         raise HalfmaskError(
             "the RDP accountant has no bound for Poisson sampling under replace-one: use --accountant pld, or --adjacency zero-out"
+        )
+    if any(plan.group_size > 1 for plan in plans) and (replaces or accountant == "rdp"):
+        raise HalfmaskError(
+            "groups of units are accounted with --accountant pld under zero-out or add-remove only: there is no bound to use for others"
         )
     relation = dp_accounting.NeighboringRelation
     neighbours = relation.REPLACE_ONE if replaces else relation.ADD_OR_REMOVE_ONE
@@ -116,8 +142,7 @@ def _grid_for(cost: float, steps: int) -> float:
 
 def _composed(accountant: dp_accounting.PrivacyAccountant, plans: Sequence[SampledGaussian], delta: float) -> float:
     for plan in plans:
-        gaussian = dp_accounting.GaussianDpEvent(plan.noise_multiplier)
-        accountant.compose(dp_accounting.PoissonSampledDpEvent(plan.sampling_rate, gaussian), plan.steps)
+        accountant.compose(plan.event(), plan.steps)
     return float(accountant.get_epsilon(delta))
 
 

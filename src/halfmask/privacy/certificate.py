@@ -20,6 +20,8 @@ class Certificate:
         public_assumptions: what the promise takes to be known to everyone.
         unaccounted_reads: reads of private data outside the mechanism. Any makes the promise void.
         ledger_total: ε of all runs ever made on the dataset, this one included, at `adjacency`.
+        related_datasets: other known datasets that share records with this one; their spending is in `ledger_total`.
+        public_record_hashes: keyed hashes of records that left the private set to span the subspace, and are not protected.
     """
 
     method: str
@@ -39,6 +41,8 @@ class Certificate:
     noise_source: str
     ledger_total: float
     dataset_fingerprint: str
+    related_datasets: list[str] = field(default_factory=list)
+    public_record_hashes: list[str] = field(default_factory=list)
     unaccounted_reads: list[str] = field(default_factory=list)
     code_version: str = __version__
 
@@ -102,10 +106,10 @@ class Certificate:
             "replace-one": "as it was or with its private part exchanged for any other",
         }[self.adjacency]
         return (
-            f"Take any one {self.unit} of the dataset, {change}. Whatever an attacker concludes from the released model, its probability "
-            f"differs between the two cases by a factor of at most e^{self.guarantee:.4g} = {math.exp(min(self.guarantee, 50)):.3g}, except "
-            f"with probability {self.delta:g}. This holds whatever else the attacker knows, and whatever is computed from the model later, "
-            "provided that what is listed as public below is public."
+            f"Take any one {self.unit} of the dataset, {change}. Whatever an attacker concludes from the released model, its "
+            f"probability differs between the two cases by a factor of at most e^{self.guarantee:.4g} = "
+            f"{math.exp(min(self.guarantee, 50)):.3g}, except with probability {self.delta:g}. This holds whatever else the attacker "
+            "knows, and whatever is computed from the model later, provided that what is listed as public below is public."
         )
 
 

@@ -46,12 +46,12 @@ class RandomStream:
         return cls(key, f"aes-256-ctr keyed by insecure seed {seed} (for tests: the noise can be subtracted)")
 
     def uniform(self, count: int) -> Tensor:
-        """`count` numbers in the open interval (0, 1), 53 random bits each."""
+        """`count` numbers strictly between 0 and 1, 52 random bits each (with 53, the largest would round to 1)."""
         raw = bytearray(self._cipher.update(bytes(8 * count)))
         if not raw:
             return torch.empty(0, dtype=torch.float64)
         bits = torch.frombuffer(raw, dtype=torch.int64)
-        return ((bits >> 11) & (2**53 - 1)).double().add_(0.5).mul_(2.0**-53)
+        return ((bits >> 12) & (2**52 - 1)).double().add_(0.5).mul_(2.0**-52)
 
     def gaussian(self, count: int, sum_of_four: bool = False) -> Tensor:
         """`count` standard normal numbers in double precision (Box–Muller).

@@ -23,11 +23,12 @@ def pose_loss(model: nn.Module, batch: Batch) -> Tensor:
     assert isinstance(model, PoseModel)
     x_logits, y_logits = model.upper(batch["features"]) if "features" in batch else model(batch["image"])
     k = model.bins_per_pixel
-    losses = torch.zeros(batch["joints"].shape[:2], device=x_logits.device)
+    # Coordinates of unlabelled joints may be anything, even NaN, and NaN times nothing is NaN: they are never looked at.
+    joints = torch.where(batch["labelled"][..., None], batch["joints"], torch.zeros_like(batch["joints"]))
+    losses = torch.zeros(joints.shape[:2], device=x_logits.device)
     for axis, logits in enumerate((x_logits, y_logits)):
-        targets = smoothed_targets(batch["joints"][..., axis], logits.shape[-1], k)
+        targets = smoothed_targets(joints[..., axis], logits.shape[-1], k)
         losses = losses - (targets * logits.log_softmax(-1)).sum(-1)
-    # Coordinates of unlabelled joints may be anything, even NaN: choose, do not multiply.
     losses = torch.where(batch["labelled"], losses, torch.zeros_like(losses))
     loss = losses.sum(-1) / model.joints
     return loss * batch["weight"] if "weight" in batch else loss

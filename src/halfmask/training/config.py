@@ -5,6 +5,7 @@ Precedence: defaults < recipe < flags < `--set a.b=c`.
 
 from __future__ import annotations
 
+import math
 import typing
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
@@ -86,17 +87,42 @@ class PublicConfig:
         weight: λ, its weight in the update.
         raw_share: the share of its records that are raw images of public people; the rest are views of the private set. For
             `public-only`, which is the best model that costs no budget, `public_only_raw_share` is used instead.
+        shared_batch: draw the views of the very people in the private batch, as the method was published. Their exact gradient
+            reveals the batch, so sampling amplifies nothing; the noise is calibrated, and the certificate written, for that.
     """
 
     batch: int = 0
     weight: float = 1.0
     raw_share: float = 0.0
     public_only_raw_share: float = 0.5
+    shared_batch: bool = False
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    """Settings of pre-training alone.
+
+    Attributes:
+        small_share: the share of steps, at the start, on images of half the size. They cost a quarter, and what is learnt on them
+            carries over: the head reads its map at a fixed size.
+    """
+
+    small_share: float = 0.0
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that determines a run, but for the secret randomness."""
+    """Everything that determines a run, but for the secret randomness.
+
+    Attributes:
+        epochs: how often each unit is expected to be read.
+        batch: the expected number of units in a step, B̄.
+        unit_gradient: a unit's gradient is the `mean` or the `sum` over its records.
+        budget: the ε, at `delta`, that all runs ever made on the dataset must stay within together.
+        declared_reads: how private data was looked at outside the mechanism (to choose a setting or a checkpoint, say). Any makes the
+            certificate say ε = ∞, which is then the truth.
+        unsafe_diagnostics: write private losses and gradient norms down, for debugging. The certificate then says ε = ∞.
+    """
 
     task: str = "pose"
     method: str = "feature-projective"
@@ -109,7 +135,11 @@ class RunConfig:
     adjacency: str = "zero-out"
     unit: str = "crop"
     records_per_unit: int = 8
+    unit_gradient: str = "mean"
     accountant: str = "pld"
+    budget: float | None = None
+    declared_reads: list[str] = field(default_factory=list)
+    unsafe_diagnostics: bool = False
     seed: int = 0
     insecure_seed: int | None = None
     noise_sum_of_four: bool = False
@@ -121,6 +151,7 @@ class RunConfig:
     subspace: SubspaceConfig = field(default_factory=SubspaceConfig)
     public: PublicConfig = field(default_factory=PublicConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    pretrain: PretrainConfig = field(default_factory=PretrainConfig)
 
     def checked(self) -> RunConfig:
         """This, after refusing what cannot be run."""
@@ -133,10 +164,15 @@ class RunConfig:
             ("optimiser", self.optimiser.name, OPTIMISERS),
             ("schedule", self.optimiser.schedule, ("cosine", "constant")),
             ("subspace source", self.subspace.source, ("public", "private")),
+            ("unit gradient", self.unit_gradient, ("mean", "sum")),
         ):
             if found not in known:
                 raise unknown_name(kind, found, known)
         adjacency = Adjacency.parse(self.adjacency)
+        if self.public.shared_batch and self.unit != "crop":
+            raise HalfmaskError("public.shared_batch reproduces a published mistake and is accounted for unit 'crop' alone")
+        if self.budget is not None:
+            check_budget(self.budget, self.delta)
         if method.private == "noised":
             check_budget(self.epsilon, self.delta)
             method.check_adjacency(adjacency)
@@ -144,12 +180,9 @@ class RunConfig:
                 raise HalfmaskError(
                     "the RDP accountant has no bound for Poisson sampling under replace-one: use --accountant pld, or --adjacency zero-out"
                 )
-            if not self.clip_norm > 0:
+            if not (math.isfinite(self.clip_norm) and self.clip_norm > 0):
                 raise HalfmaskError(f"the clip norm is {self.clip_norm}: expected a number greater than 0")
-        if not self.epochs > 0:
-            raise HalfmaskError(f"epochs is {self.epochs}: expected a number greater than 0")
-        if self.batch < 1:
-            raise HalfmaskError(f"the batch is {self.batch}: expected at least 1")
+        self._check_numbers(method.projected)
         for name, share in (
             ("raw_share", self.public.raw_share),
             ("public_only_raw_share", self.public.public_only_raw_share),
@@ -157,6 +190,39 @@ class RunConfig:
             if not 0 <= share <= 1:
                 raise HalfmaskError(f"public.{name} is {share}: expected a share between 0 and 1")
         return self
+
+    def _check_numbers(self, projected: bool) -> None:
+        at_least_one = {"batch": self.batch, "chunk": self.chunk, "records_per_unit": self.records_per_unit}
+        at_least_one |= {"model.bins_per_pixel": self.model.bins_per_pixel}
+        if projected:
+            at_least_one |= {"subspace.samples": self.subspace.samples, "subspace.dim": self.subspace.dim}
+        not_negative: dict[str, float] = {
+            "seed": self.seed,
+            "data.seed": self.data.seed,
+            "data.private": self.data.private,
+            "data.public": self.data.public,
+            "data.public_skip": self.data.public_skip,
+            "data.test": self.data.test,
+            "public.batch": self.public.batch,
+            "public.weight": self.public.weight,
+            "subspace.refresh": self.subspace.refresh,
+            "optimiser.learning_rate": self.optimiser.learning_rate,
+            "optimiser.momentum": self.optimiser.momentum,
+            "optimiser.weight_decay": self.optimiser.weight_decay,
+        }
+        for name, value in at_least_one.items():
+            if value < 1:
+                raise HalfmaskError(f"{name} is {value}: expected at least 1")
+        for name, number in not_negative.items():
+            if not (math.isfinite(number) and number >= 0):
+                raise HalfmaskError(f"{name} is {number}: expected a number of at least 0")
+        if not (math.isfinite(self.epochs) and self.epochs > 0):
+            raise HalfmaskError(f"epochs is {self.epochs}: expected a number greater than 0")
+        size = self.model.input_size
+        if len(size) != 2 or min(size) < 32 or any(side % 8 for side in size):
+            raise HalfmaskError(f"model.input_size is {list(size)}: expected a height and a width, each a multiple of 8 and at least 32")
+        if not self.data.name or self.data.name == "None":
+            raise HalfmaskError("data.name is empty: expected 'figures', a dataset folder, or a name below $HALFMASK_DATA")
 
     def to_yaml(self) -> str:
         """The resolved recipe, for the run folder. The test seed is named; a production key never is."""
@@ -199,7 +265,10 @@ def build_config(recipe: Mapping[str, Any], flags: Mapping[str, Any], assignment
         path, separator, value = assignment.partition("=")
         if not separator:
             raise HalfmaskError(f"--set '{assignment}': expected key=value, such as optimiser.learning_rate=0.1")
-        nested: Any = yaml.safe_load(value)
+        try:
+            nested: Any = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise HalfmaskError(f"--set '{assignment}': the value is not valid YAML; quote it") from None
         for part in reversed(path.strip().split(".")):
             nested = {part: nested}
         config = override(config, nested, "--set")
@@ -252,6 +321,10 @@ def _coerce(place: str, hint: Any, value: Any) -> Any:
             return tuple(int(v) for v in value)
         if origin is dict:
             return dict(value)
+        if origin is list:
+            return [str(v) for v in ([value] if isinstance(value, str) else value)]
+        if isinstance(value, (list, dict)):
+            raise ValueError
         return str(value)
     except (TypeError, ValueError, OverflowError):
         raise HalfmaskError(f"{place} is {value!r}: expected a {getattr(origin, '__name__', origin)}") from None

@@ -8,27 +8,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from halfmask.errors import HalfmaskError
-from halfmask.gradients.engine import Batch, ClippingEngine, check_records_apart
+from halfmask.data.records import PoseRecords
+from halfmask.gradients.engine import Batch, ClippedSum, ClippingEngine, check_records_apart
 from halfmask.gradients.mechanism import Mechanism
 from halfmask.gradients.subspace import Subspace
+from halfmask.privacy.account import Account
 from halfmask.privacy.accounting import epsilon
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.certificate import Certificate
-from halfmask.privacy.ledger import Ledger, Spend
+from halfmask.privacy.fingerprints import fingerprint_images
+from halfmask.privacy.ledger import Spend
 from halfmask.privacy.noise import open_stream
 from halfmask.privacy.sampling import PoissonSampler, PublicSampler
 from halfmask.tasks.pose import evaluate, pose_loss
 from halfmask.training.config import RunConfig
-from halfmask.training.outputs import RunFolder
+from halfmask.training.outputs import RunFolder, check_folder
 from halfmask.training.progress import Progress
 from halfmask.training.setup import Setup, prepare, public_assumptions, raw_share
 
-# Steps whose cost is written down at once, ahead of taking them.
-LEDGER_BLOCK = 50
+# Steps whose cost is written down at once, ahead of taking them, as a share of the run and at most: what a crash can cost.
+_LEDGER_SHARE, _LEDGER_BLOCK = 0.01, 50
 # ε shown along the way is computed on a coarse grid: still an upper bound, and it costs milliseconds.
 _COARSE_GRID = 1e-3
 
@@ -46,7 +49,7 @@ class Trainer:
         self.subspace: Subspace | None = None
         self.engine = ClippingEngine(setup.model)
         self.optimiser = _make_optimiser(config, list(self.engine.parameters.values()))
-        self.ledger = Ledger(setup.data.dataset_fingerprint)
+        self.account = Account(setup.data.fingerprints)
         self.public_batch = config.public.batch or config.batch
         raw = raw_share(setup) if setup.raw_public is not None else 0.0
         self.raw_count = round(self.public_batch * raw)
@@ -79,14 +82,16 @@ class Trainer:
         """Take all remaining steps; on Ctrl-C stop between two steps with everything on record."""
         setup = self.setup
         self._check_loss()
+        self._check_budget()
         per_epoch = setup.steps_per_epoch
         stop_at = self.step + self.remaining
+        block = max(1, min(_LEDGER_BLOCK, round(_LEDGER_SHARE * setup.steps)))
         block_end = self.step
         while self.step < stop_at:
             if self.step % (setup.config.subspace.refresh or per_epoch) == 0 or (setup.method.projected and self.subspace is None):
                 self._refresh()
             if self.step == block_end:
-                block_end = min(self.step + LEDGER_BLOCK, stop_at)
+                block_end = min(self.step + block, stop_at)
                 self._pay_ahead(block_end - self.step)
             self._take_step()
             self.step += 1
@@ -103,23 +108,33 @@ class Trainer:
         """update = λ · public gradient + lift(Σ clip(private) + noise) / B̄."""
         setup, method = self.setup, self.setup.method
         update = torch.zeros(self.engine.size, device=setup.device)
-        if method.view:
-            gradient, self.public_loss = self.engine.mean_gradient(pose_loss, self._public_records())
-            update += setup.config.public.weight * gradient
+        records = np.zeros(0, np.int64)
         if method.private == "noised":
             records, unit_index, weight = setup.units.records_of(self.poisson.draw())
             batch = setup.private.batch(records, "image", setup.device) | {"weight": weight.to(setup.device)}
             clipped = self.engine.clipped_sum(pose_loss, batch, self.mechanism.clip_norm, unit_index, setup.config.chunk)
             update += self.mechanism.release(clipped, self.subspace)
+            if setup.config.unsafe_diagnostics:
+                self._write_unsafe(batch, clipped)
         elif method.private == "exact":
             batch = setup.private.batch(self.shuffler.draw(), "image", setup.device)
             update += self.engine.mean_gradient(pose_loss, batch)[0]
+        if method.view:
+            public = self._public_records(records)
+            if public is not None:
+                gradient, self.public_loss = self.engine.mean_gradient(pose_loss, public)
+                update += setup.config.public.weight * gradient
         self._apply(update)
 
-    def _public_records(self) -> Batch:
-        """A public batch by its own randomness: views of the private set, and raw public people in the declared share."""
+    def _public_records(self, private_batch: np.ndarray) -> Batch | None:
+        """A public batch by its own randomness: views of the private set, and raw public people in the declared share.
+
+        Only where the published mistake is asked for are the views those of the private batch; the accountant was told.
+        """
         setup = self.setup
         parts = []
+        if setup.visible_batches:
+            return setup.private.batch(private_batch, "view", setup.device) if len(private_batch) else None
         if self.public_batch > self.raw_count:
             parts.append(setup.private.batch(self.view_sampler.draw(), "view", setup.device))
         if self.raw_count and self.raw_sampler is not None and setup.raw_public is not None:
@@ -163,26 +178,65 @@ class Trainer:
 
     def _pay_ahead(self, steps: int) -> None:
         """Write the cost of the next steps down before the first of them draws a batch."""
+        if self.setup.method.private != "unread":
+            self.account.pay(self._spend(steps))
+            self.paid += steps
+
+    def _spend(self, steps: int) -> Spend:
         setup, config = self.setup, self.setup.config
-        if setup.method.private == "unread":
-            return
-        self.ledger.append(
-            Spend(
-                run=self.run,
-                method=setup.method.name,
-                adjacency=config.adjacency,
-                unit=config.unit,
-                units=len(setup.units),
-                first_step=self.paid,
-                last_step=self.paid + steps - 1,
-                sampling_rate=setup.sampling_rate,
-                noise_multiplier=setup.noise_multiplier,
-                clip_norm=config.clip_norm,
-                expected_batch=self.poisson.expected_batch,
-                noise_source=self.mechanism.noise.source if setup.method.private == "noised" else "none",
-            )
+        return Spend(
+            run=self.run,
+            method=setup.method.name,
+            adjacency=config.adjacency,
+            unit=config.unit,
+            units=len(setup.units),
+            first_step=self.paid,
+            last_step=self.paid + steps - 1,
+            sampling_rate=setup.sampling_rate,
+            # A run that writes private values down, or admits to having looked, is a read without noise.
+            noise_multiplier=0.0 if self._open_reads() else setup.noise_multiplier,
+            clip_norm=config.clip_norm,
+            expected_batch=self.poisson.expected_batch,
+            noise_source=self.mechanism.noise.source if setup.method.private == "noised" else "none",
+            visible_batches=setup.visible_batches,
         )
-        self.paid += steps
+
+    def _check_budget(self) -> None:
+        """Refuse the whole plan before its first step, not when the budget runs out in the middle."""
+        config = self.setup.config
+        if config.budget is not None:
+            self.account.set_budget(config.budget, config.delta)
+        if self.setup.method.private != "unread" and self.remaining > 0:
+            left = self.account.check(self._spend(self.remaining))
+            if left is not None:
+                self.progress.message(f"of the dataset's budget ε = {left:.4g} will be left after this run (RDP filter)")
+
+    def _open_reads(self) -> list[str]:
+        """Reads of private data that the mechanism does not cover: each of them voids the promise."""
+        setup, config = self.setup, self.setup.config
+        reads = list(config.declared_reads)
+        if setup.method.private == "exact":
+            reads.append("every training step read private records without clipping or noise")
+        if config.unsafe_diagnostics and setup.method.private != "unread":
+            reads.append("private losses and gradient norms were written down (unsafe_diagnostics)")
+        for part, expected in ((self.mechanism, Mechanism), (self.poisson, PoissonSampler), (self.engine, ClippingEngine)):
+            if type(part) is not expected:
+                reads.append(f"the steps were taken with {type(part).__name__} in place of {expected.__name__}, whose promise is not known")
+        if self.mechanism.expected_batch != self.poisson.expected_batch:
+            reads.append("the divisor of the private sum was not the expected batch size")
+        return reads
+
+    def _write_unsafe(self, batch: Batch, clipped: ClippedSum) -> None:
+        with torch.no_grad():
+            loss = pose_loss(self.setup.model, batch) if len(batch["joints"]) else torch.zeros(0)
+        self.folder.log_unsafe(
+            step=self.step,
+            private_losses=loss.tolist(),
+            gradient_norms=clipped.norms.tolist(),
+            clipped_fraction=clipped.clipped_fraction,
+            nonfinite=clipped.nonfinite,
+            batch=len(clipped.norms),
+        )
 
     def _check_loss(self) -> None:
         """A loss that couples people is refused before any private record is read."""
@@ -215,14 +269,13 @@ class Trainer:
         setup, config = self.setup, self.setup.config
         plan = setup.plan
         by_adjacency = {}
-        for adjacency in setup.method.adjacencies:
+        for adjacency in Adjacency if plan is None else setup.method.adjacencies:
             if plan is None:
                 by_adjacency[adjacency.value] = 0.0
             elif adjacency is not Adjacency.REPLACE_ONE or config.accountant == "pld":
                 by_adjacency[adjacency.value] = epsilon(
                     [replace(plan, steps=self.paid, adjacency=adjacency)], config.delta, config.accountant
                 )
-        reads = ["every training step read private records without clipping or noise"] if setup.method.private == "exact" else []
         return Certificate(
             method=setup.method.name,
             unit=config.unit,
@@ -239,9 +292,11 @@ class Trainer:
             expected_batch=self.poisson.expected_batch,
             public_assumptions=public_assumptions(setup),
             noise_source=self.mechanism.noise.source if setup.method.private == "noised" else "none",
-            ledger_total=self.ledger.total(config.delta, Adjacency.parse(config.adjacency)),
-            dataset_fingerprint=setup.data.dataset_fingerprint,
-            unaccounted_reads=reads,
+            ledger_total=self.account.total(config.delta, Adjacency.parse(config.adjacency)),
+            dataset_fingerprint=setup.data.fingerprints.dataset,
+            related_datasets=self.account.related_names,
+            public_record_hashes=_hashes(setup.basis) if setup.method.projected and config.subspace.source == "private" else [],
+            unaccounted_reads=self._open_reads(),
         )
 
     def save_checkpoint(self) -> None:
@@ -264,7 +319,10 @@ class Trainer:
         self.optimiser.load_state_dict(state["optimiser"])
         for name, sampler in self._samplers().items():
             sampler.restore(state["samplers"][name])
-        self.paid = sum(spend.steps for spend in self.ledger.spends() if spend.run == self.run)
+        self.paid = sum(spend.steps for spend in self.account.ledger.spends() if spend.run == self.run)
+        if self.paid < self.step:
+            # The ledger was left on another machine or the data changed: what was taken was paid for elsewhere, so it is paid here too.
+            self._pay_ahead(self.step - self.paid)
         self._open_private_streams()
 
     def _samplers(self) -> dict[str, PublicSampler]:
@@ -275,14 +333,15 @@ class Trainer:
 def run_training(config: RunConfig, out: Path, progress: Progress | None = None, resume: bool = False) -> Path:
     """Train, evaluate and certify; returns the run folder. After Ctrl-C the folder is complete for the steps that were taken."""
     progress = progress or Progress()
-    folder = RunFolder(out) if resume else RunFolder.create(out, config)
-    if resume and (out / "config.yaml").read_text() != config.to_yaml():
-        raise HalfmaskError(f"{out} was started with other settings: resume with the ones in its config.yaml")
+    check_folder(out, config, resume)
     setup = prepare(config, progress)
+    folder = RunFolder(out) if resume else RunFolder.create(out, config)
     trainer = Trainer(setup, folder, progress)
     if resume:
         trainer.resume()
     else:
+        # The run's name is on disk before the first step is paid for, so that whatever happens its spending can be found.
+        trainer.save_checkpoint()
         folder.log(
             "start",
             steps=setup.steps,
@@ -320,6 +379,10 @@ def _make_optimiser(config: RunConfig, parameters: list[torch.nn.Parameter]) -> 
     if chosen.name == "adamw":
         return torch.optim.AdamW(parameters, lr=chosen.learning_rate, weight_decay=chosen.weight_decay)
     return torch.optim.SGD(parameters, lr=chosen.learning_rate, momentum=chosen.momentum, weight_decay=chosen.weight_decay)
+
+
+def _hashes(records: PoseRecords | None) -> list[str]:
+    return [] if records is None else sorted(record.hex() for record in fingerprint_images(records.images).exact)
 
 
 def _or_word(value: float) -> float | str:

@@ -8,6 +8,7 @@ norms, the share clipped, counts of non-finite values, realised batch sizes and 
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,7 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> RunFolder:
         """Start a new run folder; one that holds a run already is never overwritten."""
-        if (path / "config.yaml").exists():
-            raise HalfmaskError(f"{path} already holds a run: choose another --out, or continue it with --resume")
+        check_folder(path, config, resume=False)
         path.mkdir(parents=True, exist_ok=True)
         (path / "config.yaml").write_text(config.to_yaml())
         return cls(path)
@@ -60,7 +60,12 @@ class RunFolder:
         if forbidden:
             raise HalfmaskError(f"a run may not log {', '.join(sorted(forbidden))}: it is not public (see halfmask.training.outputs)")
         with (self.path / "log.jsonl").open("a") as file:
-            file.write(json.dumps({"event": event} | values) + "\n")
+            file.write(json.dumps({"event": event} | {name: _no_nan(value) for name, value in values.items()}, allow_nan=False) + "\n")
+
+    def log_unsafe(self, **values: Any) -> None:
+        """Append private values to `unsafe_diagnostics.jsonl`. The run that calls this has no guarantee, and its certificate says so."""
+        with (self.path / "unsafe_diagnostics.jsonl").open("a") as file:
+            file.write(json.dumps(values) + "\n")
 
     def save_model(self, model: nn.Module) -> None:
         """The released weights: post-processing of the mechanism."""
@@ -101,6 +106,25 @@ class RunFolder:
         if not path.is_file():
             raise HalfmaskError(f"{self.path} has no checkpoint to continue from: start a new run with another --out")
         return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def check_folder(path: Path, config: RunConfig, resume: bool) -> None:
+    """Refuse to overwrite a run, or to continue one under other settings."""
+    settings = path / "config.yaml"
+    if not resume:
+        if settings.exists():
+            raise HalfmaskError(f"{path} already holds a run: choose another --out, or continue it with --resume")
+    elif not settings.is_file():
+        raise HalfmaskError(f"{path} holds no run to go on with: it has no config.yaml")
+    elif settings.read_text() != config.to_yaml():
+        raise HalfmaskError(f"{path} was started with other settings: resume with the ones in its config.yaml")
+
+
+def _no_nan(value: Any) -> Any:
+    """JSON has no NaN or infinity; training that diverged is no reason for a log that cannot be read."""
+    if isinstance(value, list):
+        return [_no_nan(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _rounded(values: dict[str, float]) -> dict[str, float | None]:

@@ -23,7 +23,7 @@ from halfmask.tasks.pose import evaluate, pose_loss
 from halfmask.training.config import RunConfig
 from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
-from halfmask.training.setup import build_model
+from halfmask.training.setup import build_model, pick_device
 
 
 def pretrain(config: RunConfig, out: Path, progress: Progress | None = None) -> Path:
@@ -34,7 +34,7 @@ def pretrain(config: RunConfig, out: Path, progress: Progress | None = None) -> 
     progress = progress or Progress()
     folder = RunFolder.create(out, config)
     torch.manual_seed(config.seed)
-    device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device)
+    device = pick_device(config.device)
     public, watched, dataset = _public_people(config, progress)
     model = build_model(config.model, public.joints.shape[1]).to(device)
     steps = math.ceil(config.epochs * len(public) / config.batch)
@@ -47,7 +47,14 @@ def pretrain(config: RunConfig, out: Path, progress: Progress | None = None) -> 
         share = min(1.0, (step + 1) / warm_up) * 0.5 * (1 + math.cos(math.pi * step / steps))
         for group in optimiser.param_groups:
             group["lr"] = config.optimiser.learning_rate * share
-        batch = augment(public.batch(sampler.draw(), device=device), generator)
+        batch = public.batch(sampler.draw(), device=device)
+        if step < config.pretrain.small_share * steps:
+            # Half-size pixel i covers pixels 2i and 2i + 1, so its centre is 2i + ½. The targets stay those of the whole size.
+            batch |= {"image": torch.nn.functional.avg_pool2d(batch["image"].float(), 2), "joints": (batch["joints"] - 0.5) / 2}
+            batch = augment(batch, generator)
+            batch["joints"] = batch["joints"] * 2 + 0.5
+        else:
+            batch = augment(batch, generator)
         with learning_statistics(model, momentum=0.05):
             loss = pose_loss(model, batch).mean()
         optimiser.zero_grad()

@@ -59,7 +59,14 @@ class Setup:
         """The private part of the run as the accountant sees it."""
         if self.method.private == "unread":
             return None
-        return SampledGaussian(self.noise_multiplier, self.sampling_rate, self.steps, Adjacency.parse(self.config.adjacency))
+        return SampledGaussian(
+            self.noise_multiplier, self.sampling_rate, self.steps, Adjacency.parse(self.config.adjacency), self.visible_batches
+        )
+
+    @property
+    def visible_batches(self) -> bool:
+        """Whether an exact gradient shows who was in each private batch."""
+        return self.method.private == "noised" and self.method.view and self.config.public.shared_batch
 
     @property
     def steps_per_epoch(self) -> int:
@@ -70,13 +77,14 @@ class Setup:
 def prepare(config: RunConfig, progress: Progress) -> Setup:
     """Load and check everything; nothing private is spent here."""
     method = method_named(config.method)
-    device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device)
+    device = pick_device(config.device)
     torch.manual_seed(config.seed)
     data = load_datasets(config.data, config.model.input_size, progress.stage)
     model = build_model(config.model, joints=data.private.joints.shape[1], untrained=config.strategy == "scratch")
+    _check_disjoint(config, data, progress)
     private, basis = _set_basis_apart(config, method, data)
     basis, raw_public, watched = _divide_public(config, data.public, basis)
-    units = Units(private.unit_ids(config.unit), config.records_per_unit, config.seed)
+    units = Units(private.unit_ids(config.unit), config.records_per_unit, config.seed, config.unit_gradient)
     check_private_ready(method, len(units), config.batch)
     if config.strategy == "scratch" and config.model.norm == "batch":
         if data.public is None:
@@ -111,7 +119,8 @@ def prepare(config: RunConfig, progress: Progress) -> Setup:
                 f"delta {config.delta:g} is not below 1/N = {1 / len(units):.2g}: a mechanism that publishes one of the {len(units)} "
                 f"{config.unit}s outright would satisfy it. Use {0.1 / len(units):.1g} or less"
             )
-        sigma = calibrate(config.epsilon, config.delta, rate, steps, Adjacency.parse(config.adjacency), config.accountant)
+        visible = method.view and config.public.shared_batch
+        sigma = calibrate(config.epsilon, config.delta, rate, steps, Adjacency.parse(config.adjacency), config.accountant, visible)
     return Setup(
         config,
         method,
@@ -128,6 +137,16 @@ def prepare(config: RunConfig, progress: Progress) -> Setup:
         rate,
         sigma,
     )
+
+
+def pick_device(name: str) -> torch.device:
+    """The device a recipe names; `auto` takes a GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except Exception:  # torch raises a different kind for each way a device can be absent
+        raise HalfmaskError(f"device '{name}' cannot be used here: choose auto, cpu, or a GPU this machine has") from None
 
 
 def build_model(config: ModelConfig, joints: int = 16, untrained: bool = False) -> PoseModel:
@@ -147,6 +166,23 @@ def build_model(config: ModelConfig, joints: int = 16, untrained: bool = False) 
     else:
         model.backbone.load_weights(path)
     return model
+
+
+def _check_disjoint(config: RunConfig, data: Datasets, progress: Progress) -> None:
+    """Someone cannot be both protected and public."""
+    if config.unit == "crop" or data.name == "figures":
+        return
+    mine = data.private.unit_ids(config.unit)
+    for part, records in (("public", data.public), ("test", data.test)):
+        if records is None or (config.unit == "subject" and records.subjects is None):
+            continue
+        shared = np.intersect1d(mine, records.unit_ids(config.unit))
+        if not len(shared):
+            continue
+        found = f"{len(shared)} of the {config.unit}s to protect also have records with split '{part}'"
+        if part == "public":
+            raise HalfmaskError(f"{found}: nobody can be protected and public at once. Move all records of a {config.unit} to one split")
+        progress.warn(f"{found}: scoring on them reveals nothing of training, but the scores are then not those of strangers")
 
 
 def _set_basis_apart(config: RunConfig, method: Method, data: Datasets) -> tuple[PoseRecords, PoseRecords | None]:

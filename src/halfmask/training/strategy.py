@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -60,8 +61,7 @@ def with_lower_features(
     features = {}
     for number, (source, pixels) in enumerate(sources.items()):
         assert pixels is not None
-        # A view's key must name the view: its pixels say it.
-        content = records.key if source == "image" else f"{records.key}/{_pixel_digest(pixels)}"
+        content = records.key if source == "image" else f"{records.key}/{records.view_key or _digest(pixels)}"
 
         def build(pixels: np.ndarray = pixels, number: int = number) -> dict[str, np.ndarray]:
             parts = []
@@ -76,8 +76,8 @@ def with_lower_features(
     return replace(records, features=features)
 
 
-def _pixel_digest(pixels: np.ndarray) -> str:
-    import hashlib
-
-    sample = np.ascontiguousarray(pixels[:: max(1, len(pixels) // 16)])
-    return hashlib.sha256(sample.tobytes()).hexdigest()[:16]
+def _digest(pixels: np.ndarray) -> str:
+    digest = hashlib.sha256()
+    for image in pixels:
+        digest.update(image.tobytes())
+    return digest.hexdigest()[:16]

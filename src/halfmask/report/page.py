@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from halfmask.cli.runs import open_run
 from halfmask.data.datasets import with_view
 from halfmask.data.records import PoseRecords
 from halfmask.report.overlay import contact_sheet, draw_skeleton, save_png
 from halfmask.report.plots import accuracy_against_epsilon
 from halfmask.report.tables import format_cell, heading, summarise, write_csv
 from halfmask.tasks.pose import predict
+from halfmask.training.runs import open_run
 from halfmask.training.sweep import PlannedRun, optimiser_line, pictured, read_certificate, remark
 from halfmask.views import make_view
 

@@ -13,7 +13,7 @@ from halfmask.data.figures import JOINT_NAMES
 from halfmask.errors import HalfmaskError
 from halfmask.models.simcc import PoseModel
 from halfmask.training.config import RunConfig, build_config, load_recipe
-from halfmask.training.setup import build_model
+from halfmask.training.setup import build_model, pick_device
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,11 @@ def open_run(folder: Path, device: str | None = None) -> TrainedRun:
         if not (folder / name).is_file():
             raise HalfmaskError(f"{folder} has no {name}: expected the folder of a run that 'halfmask train' wrote to its end")
     config = build_config(load_recipe(str(folder / "config.yaml")), {})
-    where = device or config.device
-    if where == "auto":
-        where = "cuda" if torch.cuda.is_available() else "cpu"
+    where = pick_device(device or config.device)
     # The weights the run began with may be gone; those it ended with are in the folder.
     settings = replace(config.model, weights=str(folder / "model.safetensors"))
     model = build_model(settings, joints=len(JOINT_NAMES))
-    return TrainedRun(folder, config, model.to(where).eval(), torch.device(where))
+    return TrainedRun(folder, config, model.to(where).eval(), where)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -1,0 +1,92 @@
+"""Training on public people: the augmentation moves joints with their pixels, and nobody private is opened."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import halfmask.training.pretrain as module
+from halfmask.data.figures import FLIP_PAIRS
+from halfmask.training.config import RunConfig
+from halfmask.training.pretrain import augment, pretrain
+
+WIDTH, HEIGHT = 96, 128
+
+
+def dots(joint: int, copies: int = 24) -> dict[str, torch.Tensor]:
+    """Pictures of a bright dot at one joint; the others lie far from it and from each other."""
+    joints = torch.tensor([[24.0 + 14 * (j % 4), 32.0 + 20 * (j // 4)] for j in range(16)])
+    y, x = torch.meshgrid(torch.arange(HEIGHT), torch.arange(WIDTH), indexing="ij")
+    dot = 255 * torch.exp(-((x - joints[joint, 0]) ** 2 + (y - joints[joint, 1]) ** 2) / 4)
+    return {
+        "image": dot.expand(copies, 3, HEIGHT, WIDTH).to(torch.uint8),
+        "joints": joints.expand(copies, 16, 2).clone(),
+        "labelled": torch.ones(copies, 16, dtype=torch.bool),
+    }
+
+
+@pytest.mark.parametrize("joint", [0, 3, 7, 9, 12, 15])
+def test_joints_move_with_their_pixels(joint: int) -> None:
+    partner = {a: b for pair in FLIP_PAIRS for a, b in (pair, pair[::-1])}.get(joint, joint)
+    moved = augment(dots(joint), torch.Generator().manual_seed(joint))
+    y, x = torch.meshgrid(torch.arange(HEIGHT), torch.arange(WIDTH), indexing="ij")
+    sides = []
+    for image, joints, labelled in zip(moved["image"].mean(1), moved["joints"], moved["labelled"], strict=True):
+        seen = torch.stack([(image * x).sum(), (image * y).sum()]) / image.sum()
+        distances = (joints - seen).norm(dim=1)
+        nearest = int(distances.argmin())
+        if not labelled[nearest] or image.amax() < 60:
+            continue
+        assert distances[nearest] < 0.75 and nearest in (joint, partner)
+        sides.append(nearest)
+    assert len(sides) > 12 and set(sides) == {joint, partner}
+
+
+def test_joints_outside_the_picture_lose_their_label() -> None:
+    data = dots(0)
+    data["joints"][:, 5] = torch.tensor([WIDTH - 1.0, HEIGHT - 1.0])
+    data["labelled"][:, 6] = False
+    moved = augment(data, torch.Generator().manual_seed(0))
+    inside = ((moved["joints"] >= 0) & (moved["joints"] <= torch.tensor([WIDTH - 1.0, HEIGHT - 1.0]))).all(-1)
+    assert not (moved["labelled"] & ~inside).any()
+    assert not moved["labelled"][:, 6].any(), "what was not labelled stays so"
+    assert moved["labelled"].float().mean() > 0.5 and (~inside).any()
+    assert float(moved["image"].min()) >= 0 and float(moved["image"].max()) <= 255
+
+
+def test_augmentation_repeats_with_its_generator() -> None:
+    first, second, other = (augment(dots(2), torch.Generator().manual_seed(s)) for s in (0, 0, 1))
+    assert torch.equal(first["image"], second["image"]) and torch.equal(first["joints"], second["joints"])
+    assert not torch.equal(first["image"], other["image"])
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_pretraining_reads_public_people_and_learns(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    real = module.figures_records
+    monkeypatch.setattr(module, "figures_records", lambda *a: asked.append(a[:4]) or real(a[0], min(a[1], 24), *a[2:]))
+    config = tiny_config("optimiser.name=adamw", "optimiser.learning_rate=0.002", "data.public=24", epochs=8)
+    folder = pretrain(config, tmp_path / "run")
+    assert {population for population, *_ in asked} == {"public"}
+    assert asked[0] == ("public", 24, 0, 0)
+    assert all(skip >= 24 for _, _, _, skip in asked[1:]), "judged on others than it learnt from"
+    assert {path.name for path in folder.iterdir()} == {
+        "config.yaml",
+        "log.jsonl",
+        "metrics.json",
+        "model.safetensors",
+    }
+    losses = [json.loads(line).get("public_loss") for line in (folder / "log.jsonl").read_text().splitlines()[1:]]
+    assert losses[-1] < losses[0]
+    state = load_file(folder / "model.safetensors")
+    assert state["backbone.patch_embed.conv1.bn.running_mean"].abs().sum() > 0
+    assert json.loads((folder / "metrics.json").read_text())["split"] == "public"
+    again = pretrain(config, tmp_path / "again")
+    assert (again / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()

@@ -1,0 +1,258 @@
+"""From a config to a run: who is private, who is public, how many steps, how much noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from halfmask.data.datasets import Datasets
+from halfmask.data.records import PoseRecords
+from halfmask.errors import HalfmaskError
+from halfmask.models.simcc import PoseModel
+from halfmask.privacy.accounting import epsilon
+from halfmask.training.config import ModelConfig, RunConfig
+from halfmask.training.progress import Progress
+from halfmask.training.setup import Setup, build_model, prepare, public_assumptions
+
+pytestmark = pytest.mark.usefixtures("quick_accounting")
+Build = Callable[..., RunConfig]
+
+
+class Listener(Progress):
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+def ready(config: RunConfig) -> Setup:
+    return prepare(config, Progress())
+
+
+def pictures(records: PoseRecords | None) -> set[bytes]:
+    return set() if records is None else {np.array(image).tobytes() for image in records.images}
+
+
+@pytest.fixture
+def without_public(monkeypatch: pytest.MonkeyPatch) -> None:
+    import halfmask.training.setup as setup
+
+    real = setup.load_datasets
+    monkeypatch.setattr(setup, "load_datasets", lambda *a: replace(real(*a), public=None))
+
+
+# ---- steps, rate, noise --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", ["crop", "image", "subject"])
+@pytest.mark.parametrize(("batch", "epochs"), [(3, 2.5), (4, 0.1), (5, 1)])
+def test_steps_and_rate_count_units(tiny_config: Build, unit: str, batch: int, epochs: float) -> None:
+    setup = ready(tiny_config(unit=unit, batch=batch, epochs=epochs))
+    units = len(np.unique(setup.private.unit_ids(unit)))
+    assert len(setup.units) == units and (unit == "crop") == (units == 40)
+    assert setup.steps == math.ceil(epochs * units / batch)
+    assert setup.sampling_rate == pytest.approx(batch / units)
+    assert setup.steps_per_epoch == math.ceil(units / batch)
+
+
+def test_the_noise_costs_what_was_asked(tiny_config: Build) -> None:
+    setup = ready(tiny_config())
+    assert setup.plan is not None and setup.plan.steps == setup.steps and setup.noise_multiplier > 0
+    cost = epsilon([setup.plan], setup.config.delta, grid=1e-3)
+    assert 0.97 * setup.config.epsilon <= cost <= setup.config.epsilon
+
+
+def test_replacement_needs_more_noise(tiny_config: Build) -> None:
+    assert ready(tiny_config(adjacency="replace-one")).noise_multiplier > 1.2 * ready(tiny_config()).noise_multiplier
+
+
+def test_plans_of_methods_without_noise(tiny_config: Build) -> None:
+    assert ready(tiny_config(method="public-only")).plan is None
+    plan = ready(tiny_config(method="non-private")).plan
+    assert plan is not None and plan.noise_multiplier == 0 and epsilon([plan], 1e-5) == math.inf
+
+
+def test_a_delta_that_protects_nobody_is_warned_of(tiny_config: Build) -> None:
+    for delta, warned in ((0.03, True), (0.02, False)):
+        listener = Listener()
+        prepare(tiny_config(delta=delta), listener)
+        assert any("delta" in text for text in listener.warnings) == warned
+
+
+@pytest.mark.parametrize("method", ["dpsgd", "feature", "non-private"])
+def test_a_batch_larger_than_the_dataset_is_refused(tiny_config: Build, method: str) -> None:
+    with pytest.raises(HalfmaskError, match="the batch is 41"):
+        ready(tiny_config(method=method, batch=41))
+
+
+def test_an_empty_dataset_is_refused(tiny_config: Build) -> None:
+    with pytest.raises(HalfmaskError, match="nobody to learn from"):
+        ready(tiny_config("data.private=0"))
+
+
+# ---- who is public -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", ["crop", "image", "subject"])
+@pytest.mark.parametrize("method", ["projected", "feature-projective"])
+def test_units_that_span_the_subspace_leave_the_private_set_whole(tiny_config: Build, unit: str, method: str) -> None:
+    config = tiny_config("subspace.source=private", method=method, unit=unit, batch=2)
+    setup = ready(config)
+    everyone = setup.data.private
+    assert setup.basis is not None and len(setup.basis) == 16
+    if unit == "crop":
+        assert not pictures(setup.private) & pictures(setup.basis)
+        assert len(setup.private) == 24
+    else:
+        column = "image_ids" if unit == "image" else "subjects"
+        left, gone = set(getattr(setup.private, column).tolist()), set(getattr(setup.basis, column).tolist())
+        assert left and gone and not left & gone
+        kept = np.isin(getattr(everyone, column), list(left))
+        assert kept.sum() == len(setup.private), "nobody else has left"
+    units = len(np.unique(setup.private.unit_ids(unit)))
+    assert len(setup.units) == units
+    assert setup.steps == math.ceil(config.epochs * units / 2) and setup.sampling_rate == pytest.approx(2 / units)
+    assert any("not protected" in line for line in public_assumptions(setup))
+
+
+def test_the_choice_of_who_leaves_follows_the_public_seed(tiny_config: Build) -> None:
+    chosen = [pictures(ready(tiny_config("subspace.source=private", method="projected", seed=s)).basis) for s in (0, 0, 1)]
+    assert chosen[0] == chosen[1] != chosen[2]
+
+
+def test_nobody_leaves_for_a_method_without_a_subspace(tiny_config: Build) -> None:
+    assert len(ready(tiny_config("subspace.source=private", method="dpsgd")).private) == 40
+
+
+def test_the_private_set_is_never_used_up(tiny_config: Build) -> None:
+    with pytest.raises(HalfmaskError, match="all 40 private records"):
+        ready(tiny_config("subspace.source=private", "subspace.samples=40", method="projected"))
+
+
+@pytest.mark.parametrize("source", ["public", "private"])
+def test_public_people_have_one_part_each(tiny_config: Build, source: str) -> None:
+    setup = ready(tiny_config(f"subspace.source={source}", method="projected"))
+    parts = [pictures(part) for part in (setup.private, setup.basis, setup.raw_public, setup.watched)]
+    assert all(parts)
+    assert sum(map(len, parts)) == len(set().union(*parts)) == 100
+    assert setup.basis is not None and len(setup.basis) == 16
+
+
+def test_methods_that_need_public_people_say_so(tiny_config: Build, without_public: None) -> None:
+    with pytest.raises(HalfmaskError, match="needs public people"):
+        ready(tiny_config(method="projected"))
+    with pytest.raises(HalfmaskError, match="normalisation statistics"):
+        ready(tiny_config(strategy="scratch"))
+    ready(tiny_config("subspace.source=private", method="projected"))
+    ready(tiny_config("model.norm=group", strategy="scratch"))
+    ready(tiny_config(method="feature"))
+
+
+def test_too_few_public_people_are_said_so(tiny_config: Build) -> None:
+    with pytest.raises(HalfmaskError, match="needs 61 public people and the dataset has 60"):
+        ready(tiny_config("subspace.samples=61", method="projected"))
+
+
+# ---- views and features --------------------------------------------------------------------------------------------------
+
+
+def test_views_are_made_once_from_whole_crops(tiny_config: Build) -> None:
+    setup = ready(tiny_config(method="feature"))
+    assert setup.private.views is not None
+    for i in (0, 7):
+        expected = setup.view(np.ascontiguousarray(setup.private.images[i].transpose(1, 2, 0))).transpose(2, 0, 1)
+        assert np.array_equal(setup.private.views[i], expected)
+    assert ready(tiny_config(method="dpsgd")).private.views is None
+
+
+def test_features_belong_to_the_records_they_stand_for(tiny_config: Build) -> None:
+    setup = ready(tiny_config("subspace.source=private", method="feature-projective", strategy="top"))
+    for records in (setup.private, setup.basis, setup.raw_public, setup.watched):
+        assert records is not None
+        with torch.no_grad():
+            expected = setup.model.lower(torch.from_numpy(np.array(records.images[3:5])))
+        assert torch.allclose(torch.from_numpy(np.array(records.features["image"][3:5])), expected, atol=1e-4)
+    assert setup.private.features.keys() == {"image", "view"}
+
+
+def test_no_features_where_everything_trains(tiny_config: Build) -> None:
+    assert ready(tiny_config(strategy="full")).private.features == {}
+
+
+def test_scratch_learns_its_statistics_from_public_people_alone(tiny_config: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    import halfmask.training.setup as setup
+
+    before = ready(tiny_config(strategy="scratch")).model.state_dict()
+    real = setup.load_datasets
+
+    def black(*arguments: object) -> Datasets:
+        data = real(*arguments)  # type: ignore[arg-type]
+        return replace(data, private=replace(data.private, images=np.zeros_like(data.private.images), key="black"))
+
+    monkeypatch.setattr(setup, "load_datasets", black)
+    after = ready(tiny_config(strategy="scratch")).model.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert before["backbone.patch_embed.conv1.bn.running_mean"].abs().sum() > 0
+
+
+def test_the_model_starts_from_the_public_seed(tiny_config: Build) -> None:
+    weights = [ready(tiny_config(seed=s, insecure_seed=i)).model.head.conv.weight for s, i in ((0, 1), (0, 2), (1, 1))]
+    assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
+
+
+# ---- weights -------------------------------------------------------------------------------------------------------------
+
+
+def test_weights_of_a_whole_model_or_a_backbone(tmp_path: Path) -> None:
+    config = ModelConfig(input_size=(64, 48))
+    torch.manual_seed(9)
+    model = PoseModel("nano", 16, (64, 48))
+    save_file(model.state_dict(), tmp_path / "whole.safetensors")
+    save_file(model.backbone.state_dict(), tmp_path / "backbone.safetensors")
+    whole = build_model(replace(config, weights=str(tmp_path / "whole.safetensors")))
+    assert all(torch.equal(t, model.state_dict()[n]) for n, t in whole.state_dict().items())
+    part = build_model(replace(config, weights=str(tmp_path / "backbone.safetensors")))
+    assert all(torch.equal(t, model.backbone.state_dict()[n]) for n, t in part.backbone.state_dict().items())
+    fresh = build_model(replace(config, weights=str(tmp_path / "whole.safetensors")), untrained=True)
+    assert not torch.equal(fresh.head.conv.weight, model.head.conv.weight)
+
+
+def test_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    save_file(PoseModel("nano", 16, (64, 48)).state_dict(), tmp_path / "whole.safetensors")
+    path = str(tmp_path / "whole.safetensors")
+    for config, joints in (
+        (ModelConfig(input_size=(96, 48), weights=path), 16),
+        (ModelConfig(input_size=(64, 48), weights=path), 14),
+    ):
+        with pytest.raises(HalfmaskError, match="another architecture"):
+            build_model(config, joints)
+    with pytest.raises(HalfmaskError, match="no weight file"):
+        build_model(ModelConfig(weights=str(tmp_path / "absent.pt")))
+    with pytest.raises(HalfmaskError, match="no embedded weights"):
+        build_model(ModelConfig(size="5m", weights="embedded"))
+
+
+# ---- what is said to be public -------------------------------------------------------------------------------------------
+
+
+def test_labels_are_said_to_be_public_where_they_are(tiny_config: Build) -> None:
+    for method, public in (("dpsgd", False), ("projected", False), ("feature", True), ("public-only", True)):
+        lines = public_assumptions(ready(tiny_config(method=method)))
+        assert any("labels" in line and "not" in line and "private record" in line for line in lines) == public
+        assert any("Gaussian blur" in line for line in lines) == public
+        assert any("number of private units (40)" in line for line in lines)
+
+
+def test_raw_public_people_are_named_where_they_are_used(tiny_config: Build) -> None:
+    assert any("raw images" in line for line in public_assumptions(ready(tiny_config(method="public-only"))))
+    assert not any("raw images" in line for line in public_assumptions(ready(tiny_config(method="feature"))))
+    shared = ready(tiny_config("public.raw_share=0.5", method="feature"))
+    assert any("raw images" in line for line in public_assumptions(shared))
