@@ -164,6 +164,20 @@ def test_calibration_ends_when_there_is_nothing_to_pay_for(monkeypatch: pytest.M
         assert calibrate(0.8, 1e-5, 0.1, steps=0) >= 0
 
 
+def test_calibration_ends_when_delta_alone_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit drawn with a probability below δ needs no noise at all; the search must not follow σ to nothing and out of memory."""
+    real = accounting.epsilon
+
+    def watched(plans: list[SampledGaussian], *arguments: object) -> float:
+        if plans[0].noise_multiplier < 0.005:
+            pytest.fail("calibrate follows the noise to nothing")
+        return real(plans, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(accounting, "epsilon", watched)
+    with contextlib.suppress(HalfmaskError):
+        assert calibrate(1.0, 1e-2, 0.001, steps=1) > 0
+
+
 def test_no_steps_cost_nothing() -> None:
     assert epsilon([], 1e-5) == 0
     assert epsilon([SampledGaussian(1.0, 0.1, 0)], 1e-5) == 0

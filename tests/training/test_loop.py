@@ -17,7 +17,7 @@ from torch import Tensor
 
 import halfmask.training.loop as loop
 import halfmask.training.setup as preparation
-from halfmask.data.datasets import Datasets
+from halfmask.data.datasets import Datasets, fingerprints_of
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import METHODS
 from halfmask.privacy.adjacency import Adjacency
@@ -42,6 +42,7 @@ ALLOWED = {
     "model.safetensors",
     "checkpoint/state.pt",
 }
+NOBODY = np.zeros(0, np.int64)
 NOISED = [name for name, method in METHODS.items() if method.private == "noised"]
 
 
@@ -282,7 +283,7 @@ def test_the_public_half_is_exact_and_weighed(tiny_config: Build, tmp_path: Path
         trainer = trainer_for(tiny_config(f"public.weight={weight}", method="feature"), tmp_path / str(weight))
         updates.append(update_of(trainer, monkeypatch))
     again = trainer_for(tiny_config(method="feature"), tmp_path / "again")
-    gradient, _ = again.engine.mean_gradient(pose_loss, again._public_records())
+    gradient, _ = again.engine.mean_gradient(pose_loss, again._public_records(NOBODY))
     assert torch.allclose(updates[1] - updates[0], gradient, atol=1e-6)
     assert torch.allclose(updates[2] - updates[0], 3 * gradient, atol=1e-5)
 
@@ -299,7 +300,7 @@ def test_a_loss_that_couples_people_is_refused_before_anything_is_spent(
     monkeypatch.setattr(trainer.poisson, "draw", lambda: pytest.fail("a private batch was drawn"))
     with pytest.raises(HalfmaskError, match="coupled"):
         trainer.train()
-    assert trainer.ledger.spends() == []
+    assert trainer.account.ledger.spends() == []
 
 
 # ---- public batches ------------------------------------------------------------------------------------------------------
@@ -346,13 +347,66 @@ def test_public_batches_hold_views_and_raw_people_in_the_declared_share(
 ) -> None:
     config = tiny_config(f"public.public_only_raw_share={share}", method="public-only", strategy="full")
     trainer = trainer_for(config, tmp_path / "run")
-    batch = trainer._public_records()["image"].numpy()
+    batch = trainer._public_records(NOBODY)["image"].numpy()
     setup = trainer.setup
     assert setup.private.views is not None and setup.raw_public is not None
     known = {np.array(v).tobytes(): "view" for v in setup.private.views}
     known |= {np.array(i).tobytes(): "raw" for i in setup.raw_public.images}
     kinds = [known[np.ascontiguousarray(image).tobytes()] for image in batch]
     assert (kinds.count("view"), kinds.count("raw")) == (views, raw)
+
+
+def test_a_shared_batch_is_accounted_as_visible(tiny_config: Build, tmp_path: Path, fresh_home: Path) -> None:
+    """The published mistake can be repeated, at its true price: more noise, and views of the very people in the batch."""
+    apart = prepare(tiny_config(method="feature"), Progress())
+    trainer = trainer_for(tiny_config("public.shared_batch=true", method="feature", strategy="full"), tmp_path / "run")
+    setup = trainer.setup
+    assert setup.plan is not None and setup.plan.visible_batches and not apart.plan.visible_batches  # type: ignore[union-attr]
+    assert setup.noise_multiplier > 1.2 * apart.noise_multiplier
+    batch = trainer._public_records(np.array([3, 5]))
+    assert batch is not None and setup.private.views is not None
+    assert np.array_equal(batch["image"].numpy(), setup.private.views[[3, 5]])
+    assert trainer._public_records(NOBODY) is None
+    trainer.train()
+    assert {spend.visible_batches for spend in trainer.account.ledger.spends()} == {True}
+
+
+# ---- reads outside the mechanism -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("setting", ["unsafe_diagnostics=true", "declared_reads=[chose the clip norm on private people]"])
+def test_an_open_read_voids_the_promise(setting: str, tiny_config: Build, tmp_path: Path, fresh_home: Path) -> None:
+    folder = run_training(tiny_config(setting), tmp_path / "run")
+    certificate = json.loads((folder / "certificate.json").read_text())
+    assert set(certificate["epsilon"].values()) == {"infinity"} == {certificate["ledger_total"]}
+    assert certificate["unaccounted_reads"]
+    assert ledger_in(fresh_home).total(1e-3, Adjacency.ZERO_OUT) == math.inf
+    unsafe = set(files(folder)) - ALLOWED
+    assert unsafe == ({"unsafe_diagnostics.jsonl"} if setting.startswith("unsafe") else set())
+    assert all(line.keys() <= LOGGABLE for line in log_lines(folder))
+
+
+@pytest.mark.parametrize("part", ["mechanism", "poisson", "engine"])
+def test_a_part_of_unknown_make_voids_the_promise(part: str, tiny_config: Build, tmp_path: Path, fresh_home: Path) -> None:
+    trainer = trainer_for(tiny_config(), tmp_path / "run")
+    assert trainer.certificate().guarantee == 0
+    own = getattr(trainer, part)
+    other = object.__new__(type("Other", (type(own),), {}))
+    other.__dict__.update(own.__dict__)
+    setattr(trainer, part, other)
+    assert trainer.certificate().guarantee == math.inf
+
+
+def test_a_budget_is_refused_before_the_first_step(
+    tiny_config: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_home: Path
+) -> None:
+    run_training(tiny_config("budget=2.0"), tmp_path / "first")
+    trainer = trainer_for(tiny_config(epsilon=1.9), tmp_path / "second")
+    monkeypatch.setattr(trainer.poisson, "draw", lambda: pytest.fail("a private batch was drawn"))
+    before = trainer.account.ledger.spends()
+    with pytest.raises(HalfmaskError, match="budget"):
+        trainer.train()
+    assert trainer.account.ledger.spends() == before
 
 
 # ---- the ledger ----------------------------------------------------------------------------------------------------------
@@ -365,7 +419,7 @@ def the_ledger_is_ahead(kind: type[Trainer], config: RunConfig, folder: Path, mo
     ahead: list[bool] = []
 
     def charged() -> None:
-        own = [spend for spend in trainer.ledger.spends() if spend.run == trainer.run]
+        own = [spend for spend in trainer.account.ledger.spends() if spend.run == trainer.run]
         ahead.append(sum(spend.steps for spend in own) >= trainer.step + 1)
 
     draw, release = trainer.poisson.draw, trainer.mechanism.release
@@ -424,10 +478,10 @@ def test_a_step_that_fails_has_been_paid_for(tiny_config: Build, tmp_path: Path,
     monkeypatch.setattr(trainer.poisson, "draw", lambda: (_ for _ in ()).throw(RuntimeError("power cut")))
     with pytest.raises(RuntimeError, match="power cut"):
         trainer.train()
-    (spend,) = trainer.ledger.spends()
+    (spend,) = trainer.account.ledger.spends()
     assert spend.first_step == 0 and spend.steps >= 1 and (spend.units, spend.clip_norm) == (40, 0.1)
     assert spend.noise_multiplier == trainer.setup.noise_multiplier == trainer.mechanism.noise_multiplier
-    assert trainer.ledger.total(1e-3, Adjacency.ZERO_OUT) > 0
+    assert trainer.account.ledger.total(1e-3, Adjacency.ZERO_OUT) > 0
 
 
 def test_a_broken_ledger_stops_a_run_before_it_spends(
@@ -553,9 +607,10 @@ def outputs(config: RunConfig, folder: Path, kind: type[Trainer], blacken: Calla
             originals["private"] = data.private
             if blacken is not None:
                 private = replace(data.private, images=blacken(np.array(data.private.images)), key="sentinel")
-                data = replace(data, private=private, dataset_fingerprint="sentinel")
+                data = replace(data, private=private, fingerprints=fingerprints_of(private))
             return data
 
+        patch.setenv("HALFMASK_HOME", str(folder.parent / f"home of {folder.name}"))
         patch.setattr(preparation, "load_datasets", sentinel)
         patch.setattr(
             preparation,
@@ -592,7 +647,7 @@ def nothing_private_leaves(config: RunConfig, folder: Path, kind: type[Trainer] 
 
 
 class LooksAtPrivateImages(Trainer):
-    def _public_records(self) -> dict[str, Tensor]:
+    def _public_records(self, private_batch: np.ndarray) -> dict[str, Tensor]:
         return self.setup.private.batch(self.view_sampler.draw(), "image")
 
 
