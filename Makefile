@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 .PHONY: demo test lint clean
 
 demo: $(STAMP)
-	$(BIN)/halfmask compare pose/demo --out demo --overlays 6 --epsilons 0.8 --seeds 0 \
+	$(BIN)/halfmask compare pose/figures --out demo --overlays 6 --epsilons 0.8 --seeds 0 \
 		--methods non-private,public-only,dpsgd,projected,feature,feature-projective
 	@echo "Open demo/index.html"
 

@@ -86,7 +86,7 @@ def test_assignments_are_read_as_yaml(assignment: str, path: str, value: Any) ->
         ("epochs=.nan", "epochs"),
         ("batch=0", "batch"),
         ("public.raw_share=1.5", "raw_share"),
-        ("public.public_only_raw_share=-0.1", "public_only_raw_share"),
+        ("public.raw_share=-0.1", "raw_share"),
     ],
 )
 def test_nonsense_is_refused(assignment: str, words: str) -> None:

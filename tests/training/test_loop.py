@@ -345,7 +345,7 @@ def test_streams_for_coins_and_noise_are_apart(tiny_config: Build, tmp_path: Pat
 def test_public_batches_hold_views_and_raw_people_in_the_declared_share(
     share: float, views: int, raw: int, tiny_config: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = tiny_config(f"public.public_only_raw_share={share}", method="public-only", strategy="full")
+    config = tiny_config(f"public.raw_share={share}", method="public-only", strategy="full")
     trainer = trainer_for(config, tmp_path / "run")
     batch = trainer._public_records(NOBODY)["image"].numpy()
     setup = trainer.setup

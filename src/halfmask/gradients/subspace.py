@@ -36,7 +36,7 @@ class Subspace:
             raise HalfmaskError(f"the subspace dimension is {dimension}: expected at least 1")
         gradients = gradients[torch.isfinite(gradients).all(1)]
         if not len(gradients):
-            raise HalfmaskError("no public record has a finite gradient: there is no subspace to find")
+            raise HalfmaskError("no public record has a finite gradient: training has diverged. Lower optimiser.learning_rate")
         gram = torch.zeros(len(gradients), len(gradients), dtype=torch.float64, device=gradients.device)
         for columns in gradients.split(_COLUMNS_AT_ONCE, dim=1):
             wide = columns.double()

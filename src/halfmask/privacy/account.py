@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from halfmask.privacy.adjacency import Adjacency
@@ -38,6 +39,10 @@ class Account:
 
     def pay(self, spend: Spend) -> None:
         """Write the spend down, unless a budget forbids it; nobody else can write between the check and the entry."""
-        with self.ledger.locked():
+        ledgers = sorted((self.ledger, *self._related), key=lambda ledger: ledger.dataset)
+        with ExitStack() as locks:
+            # In one order for everyone, so that two runs on related datasets never wait for each other.
+            for ledger in ledgers:
+                locks.enter_context(ledger.locked())
             self.check(spend)
             self.ledger.append(spend)

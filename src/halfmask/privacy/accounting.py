@@ -160,7 +160,15 @@ def calibrate(
     Formal guarantees: the ε of the returned multiplier, computed with the same accountant, is at most `target_epsilon`.
     """
     check_budget(target_epsilon, delta)
+    if steps < 1:
+        raise HalfmaskError(f"steps is {steps}: there is nothing to calibrate noise for without at least 1")
     plan = SampledGaussian(1.0, sampling_rate, steps, adjacency, visible_batches)
+    drawn = 1 - (1 - sampling_rate) ** steps
+    if delta >= drawn:
+        raise HalfmaskError(
+            f"delta is {delta:g} and a unit is drawn at all with probability {drawn:.3g}: publishing it outright would satisfy that. "
+            "Choose a delta well below 1/N"
+        )
 
     def cost(grid: float) -> Callable[[float], float]:
         return lambda multiplier: epsilon([replace(plan, noise_multiplier=multiplier)], delta, accountant, grid)
@@ -170,6 +178,9 @@ def calibrate(
     multiplier = 1.0
     for grid, tolerance in ((min(16 * fine, _COARSEST), 1e-2), (min(4 * fine, _COARSEST), 2e-3), (fine, 5e-4)):
         multiplier = _smallest_below(cost(grid), target_epsilon, multiplier, tolerance)
+    # The promise is about the ε that `epsilon` reports, and its grid is not quite that of the search.
+    while epsilon([replace(plan, noise_multiplier=multiplier)], delta, accountant) > target_epsilon:
+        multiplier *= 1.0001
     return multiplier
 
 

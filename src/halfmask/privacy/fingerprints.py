@@ -7,6 +7,7 @@ not get a fresh budget.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
@@ -16,6 +17,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from halfmask.errors import HalfmaskError
 from halfmask.privacy.home import home, private_folder
 
 # Different people may look alike in a sketch of 64 bits (an empty frame, a dark room), so a few such matches mean nothing.
@@ -25,14 +27,22 @@ _SKETCH_SHARE = 0.05
 def key() -> bytes:
     """This machine's secret key, made on first use. Without it a fingerprint says nothing about a record."""
     path = home() / "fingerprint.key"
-    try:
-        with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+    if not path.exists():
+        # Written beside its place and linked there whole: a reader never sees a key that is not all there.
+        draft = path.with_suffix(f".{os.getpid()}.{os.urandom(4).hex()}")
+        with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
             file.write(os.urandom(32))
             file.flush()
             os.fsync(file.fileno())
-    except FileExistsError:
-        pass
-    return path.read_bytes()
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+        draft.unlink()
+    secret = path.read_bytes()
+    if len(secret) != 32:
+        raise HalfmaskError(
+            f"the key {path} is damaged ({len(secret)} bytes, expected 32): restore it from a backup, or the ledgers are lost"
+        )
+    return secret
 
 
 def keyed_hash(data: bytes, secret: bytes | None = None) -> bytes:

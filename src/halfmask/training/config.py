@@ -85,16 +85,15 @@ class PublicConfig:
     Attributes:
         batch: its size; 0 for the private batch's.
         weight: λ, its weight in the update.
-        raw_share: the share of its records that are raw images of public people; the rest are views of the private set. For
-            `public-only`, which is the best model that costs no budget, `public_only_raw_share` is used instead.
+        raw_share: the share of its records that are raw images of public people (where the dataset has any); the rest are views of
+            the private set. Views alone, as published, teach a model to see views.
         shared_batch: draw the views of the very people in the private batch, as the method was published. Their exact gradient
             reveals the batch, so sampling amplifies nothing; the noise is calibrated, and the certificate written, for that.
     """
 
     batch: int = 0
     weight: float = 1.0
-    raw_share: float = 0.0
-    public_only_raw_share: float = 0.5
+    raw_share: float = 0.5
     shared_batch: bool = False
 
 
@@ -183,12 +182,8 @@ class RunConfig:
             if not (math.isfinite(self.clip_norm) and self.clip_norm > 0):
                 raise HalfmaskError(f"the clip norm is {self.clip_norm}: expected a number greater than 0")
         self._check_numbers(method.projected)
-        for name, share in (
-            ("raw_share", self.public.raw_share),
-            ("public_only_raw_share", self.public.public_only_raw_share),
-        ):
-            if not 0 <= share <= 1:
-                raise HalfmaskError(f"public.{name} is {share}: expected a share between 0 and 1")
+        if not 0 <= self.public.raw_share <= 1:
+            raise HalfmaskError(f"public.raw_share is {self.public.raw_share}: expected a share between 0 and 1")
         return self
 
     def _check_numbers(self, projected: bool) -> None:

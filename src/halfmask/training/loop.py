@@ -28,10 +28,12 @@ from halfmask.tasks.pose import evaluate, pose_loss
 from halfmask.training.config import RunConfig
 from halfmask.training.outputs import RunFolder, check_folder
 from halfmask.training.progress import Progress
-from halfmask.training.setup import Setup, prepare, public_assumptions, raw_share
+from halfmask.training.setup import Setup, prepare, public_assumptions
 
 # Steps whose cost is written down at once, ahead of taking them, as a share of the run and at most: what a crash can cost.
 _LEDGER_SHARE, _LEDGER_BLOCK = 0.01, 50
+# The share of steps over which the learning rate rises.
+_WARM_UP = 0.1
 # ε shown along the way is computed on a coarse grid: still an upper bound, and it costs milliseconds.
 _COARSE_GRID = 1e-3
 
@@ -51,7 +53,7 @@ class Trainer:
         self.optimiser = _make_optimiser(config, list(self.engine.parameters.values()))
         self.account = Account(setup.data.fingerprints)
         self.public_batch = config.public.batch or config.batch
-        raw = raw_share(setup) if setup.raw_public is not None else 0.0
+        raw = config.public.raw_share if setup.raw_public is not None else 0.0
         self.raw_count = round(self.public_batch * raw)
         self.view_sampler = PublicSampler(len(setup.private), max(1, self.public_batch - self.raw_count), config.seed + 1)
         self.raw_sampler = (
@@ -144,6 +146,8 @@ class Trainer:
     def _apply(self, update: Tensor) -> None:
         config = self.setup.config.optimiser
         share = 0.5 * (1 + math.cos(math.pi * self.step / self.setup.steps)) if config.schedule == "cosine" else 1.0
+        # The first public gradients, on views the model has never seen, are many times longer than later ones.
+        share *= min(1.0, (self.step + 1) / max(1.0, _WARM_UP * self.setup.steps))
         for group in self.optimiser.param_groups:
             group["lr"] = config.learning_rate * share
         for name, gradient in self.engine.unflatten(update).items():

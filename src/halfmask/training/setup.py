@@ -255,13 +255,7 @@ def public_assumptions(setup: Setup) -> list[str]:
     if setup.method.projected and setup.basis is not None:
         source = "taken out of the private set and not protected" if config.subspace.source == "private" else "public people"
         lines.append(f"S_pub: {len(setup.basis)} records with their labels, {source}")
-    if setup.raw_public is not None and raw_share(setup) > 0:
+    if setup.method.view and setup.raw_public is not None and config.public.raw_share > 0:
         lines.append(f"{len(setup.raw_public)} raw images of public people with their labels")
     lines.append("the test set on which the metrics were measured")
     return lines
-
-
-def raw_share(setup: Setup) -> float:
-    """The share of a public batch that is raw images of public people."""
-    public = setup.config.public
-    return public.public_only_raw_share if setup.method.private == "unread" else public.raw_share
