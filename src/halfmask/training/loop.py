@@ -48,6 +48,7 @@ class Trainer:
         self.step = 0
         self.paid = 0
         self.public_loss: float | None = None
+        self.epsilon: float | None = None
         self.subspace: Subspace | None = None
         self.engine = ClippingEngine(setup.model)
         self.optimiser = _make_optimiser(config, list(self.engine.parameters.values()))
@@ -99,12 +100,7 @@ class Trainer:
             self.step += 1
             if self.step % per_epoch == 0 or self.step == stop_at:
                 self._end_epoch()
-            self.progress.step(
-                self.step,
-                setup.steps,
-                self.public_loss,
-                self.spent(self.step, _COARSE_GRID) if self.step % 10 == 0 else None,
-            )
+            self.progress.step(self.step, setup.steps, self.public_loss, self.epsilon)
 
     def _take_step(self) -> None:
         """update = λ · public gradient + lift(Σ clip(private) + noise) / B̄."""
@@ -170,12 +166,13 @@ class Trainer:
             with torch.no_grad():
                 batch = setup.watched.batch(torch.arange(len(setup.watched)), "image", setup.device)
                 self.public_loss = float(pose_loss(setup.model, batch).mean())
+        self.epsilon = self.spent(self.step, _COARSE_GRID)
         self.folder.log(
             "epoch",
             step=self.step,
             epoch=round(self.step / setup.steps_per_epoch, 3),
             public_loss=self.public_loss,
-            epsilon=_or_word(self.spent(self.step, _COARSE_GRID)),
+            epsilon=_or_word(self.epsilon),
             learning_rate=self.optimiser.param_groups[0]["lr"],
         )
         self.save_checkpoint()
