@@ -314,7 +314,7 @@ def public_batches_are_independent(trainer: Trainer) -> bool:
 
 def test_public_batches_are_independent_of_private_coins(tiny_config: Build, tmp_path: Path) -> None:
     for number, seeds in enumerate(({}, {"seed": 7, "insecure_seed": 7}, {"seed": 6, "insecure_seed": 7})):
-        trainer = trainer_for(tiny_config(method="feature", **seeds), tmp_path / str(number))
+        trainer = trainer_for(tiny_config("public.raw_share=0", method="feature", **seeds), tmp_path / str(number))
         assert public_batches_are_independent(trainer)
 
 

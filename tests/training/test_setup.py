@@ -253,6 +253,7 @@ def test_labels_are_said_to_be_public_where_they_are(tiny_config: Build) -> None
 
 def test_raw_public_people_are_named_where_they_are_used(tiny_config: Build) -> None:
     assert any("raw images" in line for line in public_assumptions(ready(tiny_config(method="public-only"))))
-    assert not any("raw images" in line for line in public_assumptions(ready(tiny_config(method="feature"))))
+    assert not any("raw images" in line for line in public_assumptions(ready(tiny_config("public.raw_share=0", method="feature"))))
+    assert not any("raw images" in line for line in public_assumptions(ready(tiny_config(method="dpsgd"))))
     shared = ready(tiny_config("public.raw_share=0.5", method="feature"))
     assert any("raw images" in line for line in public_assumptions(shared))

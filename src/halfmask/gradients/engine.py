@@ -177,7 +177,7 @@ def check_records_apart(model: nn.Module, loss_fn: LossFn, batch: Batch, toleran
         raise HalfmaskError(f"the loss has shape {tuple(together.shape)} for {count} records: it must return one value per record")
     for i in range(count):
         alone = loss_fn(model, {key: value[i : i + 1] for key, value in batch.items()}).sum()
-        moved = abs(float(together[i] - alone)) / max(1.0, abs(float(alone)))
+        moved = abs(float((together[i] - alone).detach())) / max(1.0, abs(float(alone.detach())))
         # Losses of an untrained network are nearly equal, so that a mean over the batch looks like each of them: its gradient does not.
         if parameters and together.requires_grad:
             with_others = torch.autograd.grad(together[i], parameters, retain_graph=True, materialize_grads=True)

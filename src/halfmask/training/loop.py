@@ -151,7 +151,7 @@ class Trainer:
         self.optimiser.step()
 
     def _refresh(self) -> None:
-        """Recompute the subspace from S_pub, and look at the watched public people. Public data only."""
+        """Recompute the subspace from S_pub: public data only."""
         setup = self.setup
         if setup.method.projected:
             assert setup.basis is not None
