@@ -2,9 +2,9 @@ import cv2
 import numpy as np
 import pytest
 
+from halfmask.data.folder import read_image
 from halfmask.errors import HalfmaskError
-from halfmask.report import overlay
-from halfmask.report.overlay import LEFT, RIGHT, TRUNK, contact_sheet, draw_skeleton, load_image, save_png
+from halfmask.report.overlay import LEFT, RIGHT, TRUNK, contact_sheet, draw_skeleton, save_png
 
 GREY = np.full((200, 160, 3), 128, dtype=np.uint8)
 
@@ -156,72 +156,4 @@ def test_saved_picture_comes_back_the_same_with_red_still_red(tmp_path):
     picture = photo()
     picture[:5] = (255, 0, 0)
     save_png(tmp_path / "new" / "folder" / "é.png", picture)
-    assert (load_image(tmp_path / "new" / "folder" / "é.png") == picture).all()
-
-
-def test_grey_pictures_become_rgb(tmp_path):
-    grey = photo()[:, :, 0]
-    loaded = load_image(write_bgr(tmp_path / "grey.png", grey))
-    assert loaded.shape == (40, 30, 3)
-    assert (loaded == grey[:, :, None]).all()
-
-
-def test_transparent_parts_become_white(tmp_path):
-    pixels = np.zeros((4, 2, 4), dtype=np.uint8)
-    pixels[:2] = (0, 0, 200, 255)
-    loaded = load_image(write_bgr(tmp_path / "alpha.png", pixels))
-    assert pixel(loaded, 0, 0) == (200, 0, 0)
-    assert pixel(loaded, 0, 3) == (255, 255, 255)
-
-
-def test_sixteen_bits_become_eight(tmp_path):
-    pixels = np.full((3, 3, 3), 65535, dtype=np.uint16)
-    pixels[0] = 128 * 257
-    loaded = load_image(write_bgr(tmp_path / "deep.png", pixels))
-    assert loaded.dtype == np.uint8
-    assert pixel(loaded, 0, 0) == (128, 128, 128)
-    assert pixel(loaded, 0, 2) == (255, 255, 255)
-
-
-def test_missing_file_is_named(tmp_path):
-    with pytest.raises(HalfmaskError, match=r"no image at .*nowhere\.jpg"):
-        load_image(tmp_path / "nowhere.jpg")
-
-
-def test_folder_is_not_an_image(tmp_path):
-    with pytest.raises(HalfmaskError, match="cannot open"):
-        load_image(tmp_path)
-
-
-@pytest.mark.parametrize("content", [b"", b"not a picture", b"\xff\xd8\xff\xe0"])
-def test_corrupt_file_is_named(tmp_path, content):
-    path = tmp_path / "bad.jpg"
-    path.write_bytes(content)
-    with pytest.raises(HalfmaskError, match=r"cannot read .*bad\.jpg as an image"):
-        load_image(path)
-
-
-@pytest.mark.parametrize("suffix", [".jpg", ".png"])
-@pytest.mark.parametrize("share", [0.3, 0.7, 0.97])
-def test_truncated_file_is_named(tmp_path, suffix, share):
-    whole = write_bgr(tmp_path / f"whole{suffix}", photo(200, 200)).read_bytes()
-    path = tmp_path / f"cut{suffix}"
-    path.write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(HalfmaskError, match=rf"cannot read .*cut\{suffix} as an image"):
-        load_image(path)
-
-
-def test_jpeg_without_its_end_is_noticed_even_when_the_decoder_is_lenient(tmp_path, monkeypatch):
-    # OpenCV 4 returns a picture here, grey where data are missing.
-    monkeypatch.setattr(overlay.cv2, "imdecode", lambda *_: photo())
-    whole = write_bgr(tmp_path / "whole.jpg", photo(200, 200)).read_bytes()
-    path = tmp_path / "cut.jpg"
-    path.write_bytes(whole[:20] + b"\xff\xd9 thumbnail" + whole[20 : len(whole) // 2])
-    with pytest.raises(HalfmaskError, match="cut short"):
-        load_image(path)
-
-
-def test_jpeg_with_data_after_its_end_is_fine(tmp_path):
-    path = write_bgr(tmp_path / "camera.jpg", photo())
-    path.write_bytes(path.read_bytes() + b"maker's notes")
-    assert load_image(path).shape == (40, 30, 3)
+    assert (read_image(tmp_path / "new" / "folder" / "é.png") == picture).all()

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
+from halfmask.data.folder import read_image
 from halfmask.errors import HalfmaskError
 from halfmask.report import canvas, plots
-from halfmask.report.overlay import load_image
 from halfmask.report.plots import accuracy_against_epsilon, method_bars
 
 
@@ -90,7 +90,7 @@ def test_single_epsilon_becomes_bars(monkeypatch):
 def test_picture_shows_lines_levels_and_error_bars(monkeypatch, tmp_path):
     monkeypatch.setattr(plots, "_write_html", lambda *_: None)
     accuracy_against_epsilon(sweep(), "x.html", tmp_path / "chart.png")
-    picture = load_image(tmp_path / "chart.png")
+    picture = read_image(tmp_path / "chart.png")
     assert picture.shape == (600, 900, 3)
     for colour in canvas.PALETTE[:2]:
         assert count_colour(picture, colour) > 300
@@ -101,7 +101,7 @@ def test_picture_shows_lines_levels_and_error_bars(monkeypatch, tmp_path):
     accuracy_against_epsilon(wide, "x.html", tmp_path / "wide.png")
     accuracy_against_epsilon(none, "x.html", tmp_path / "none.png")
     orange = canvas.PALETTE[1]
-    assert count_colour(load_image(tmp_path / "wide.png"), orange) > count_colour(load_image(tmp_path / "none.png"), orange)
+    assert count_colour(read_image(tmp_path / "wide.png"), orange) > count_colour(read_image(tmp_path / "none.png"), orange)
 
 
 def test_higher_accuracy_is_drawn_higher():
@@ -122,7 +122,7 @@ def test_long_texts_stay_inside_the_picture(tmp_path, monkeypatch):
     monkeypatch.setattr(plots, "_write_html", lambda *_: None)
     rows = [row("a method with quite a long name", 8.0, 99.0, 1.0), row("b", 8.0, 40.0, None)]
     method_bars(rows, "x.html", tmp_path / "bars.png", title="a title that goes on and on " * 8)
-    picture = load_image(tmp_path / "bars.png")
+    picture = read_image(tmp_path / "bars.png")
     assert (picture[[0, -1]] == 255).all() and (picture[:, [0, -1]] == 255).all()
 
 

@@ -123,30 +123,6 @@ def contact_sheet(rows: list[list[np.ndarray]], row_titles: list[str], column_ti
     return sheet
 
 
-def load_image(path: str | Path) -> np.ndarray:
-    """Read a picture as RGB, eight bits to a channel, in the orientation its pixels are stored in.
-
-    The camera's orientation tag is ignored because annotations of pose data sets refer to the stored pixels.
-    Transparent parts become white.
-    """
-    path = Path(path)
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise HalfmaskError(f"no image at {path}; expected a picture file there: check the path, or fetch the data again") from None
-    except OSError as error:
-        raise HalfmaskError(
-            f"cannot open {path} ({error.strerror}); expected a readable picture file: check the path and its rights"
-        ) from error
-    pixels = _decoded(data)
-    if pixels is None or pixels.dtype not in (np.uint8, np.uint16):
-        raise HalfmaskError(
-            f"cannot read {path} as an image ({len(data)} bytes found); expected a whole JPEG, PNG or other "
-            "common picture: the file is cut short or damaged, so fetch it again or remove it"
-        )
-    return _as_rgb(pixels)
-
-
 def save_png(path: str | Path, image: np.ndarray) -> None:
     """Write an RGB picture, making the folders on the way to it."""
     _check_image(image, "the picture to save")
@@ -154,34 +130,6 @@ def save_png(path: str | Path, image: np.ndarray) -> None:
     _, encoded = cv2.imencode(".png", cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(encoded.tobytes())
-
-
-def _decoded(data: bytes) -> np.ndarray | None:
-    if _is_jpeg_cut_short(data):
-        return None
-    try:
-        return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
-    except cv2.error:
-        return None
-
-
-def _is_jpeg_cut_short(data: bytes) -> bool:
-    """Look for the end marker: OpenCV 4 fills what is missing from a JPEG with grey and says nothing."""
-    start_of_scan, end_of_image = b"\xff\xda", b"\xff\xd9"
-    # Looking only after the last scan begins skips the thumbnail that cameras put in the header.
-    return data.startswith(b"\xff\xd8") and data.find(end_of_image, max(data.rfind(start_of_scan), 0)) < 0
-
-
-def _as_rgb(pixels: np.ndarray) -> np.ndarray:
-    if pixels.dtype == np.uint16:
-        pixels = np.round(pixels / 257.0).astype(np.uint8)
-    if pixels.ndim == 2 or pixels.shape[2] == 1:
-        return cv2.cvtColor(pixels, cv2.COLOR_GRAY2RGB)
-    if pixels.shape[2] == 4:
-        colour = cv2.cvtColor(pixels, cv2.COLOR_BGRA2RGB).astype(np.float32)
-        alpha = pixels[:, :, 3:].astype(np.float32) / 255.0
-        return np.round(colour * alpha + 255.0 * (1.0 - alpha)).astype(np.uint8)
-    return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
 
 
 def _enlarged(image: np.ndarray, scale: float) -> np.ndarray:
