@@ -43,11 +43,6 @@ def photo(height=40, width=30):
     return cv2.resize(small, (width, height))
 
 
-def write_bgr(path, pixels):
-    assert cv2.imwrite(str(path), pixels)
-    return path
-
-
 def test_limbs_have_the_colour_of_their_side_and_the_input_is_untouched():
     before = GREY.copy()
     picture = draw_skeleton(GREY, standing())
