@@ -104,9 +104,12 @@ class PretrainConfig:
     Attributes:
         small_share: the share of steps, at the start, on images of half the size. They cost a quarter, and what is learnt on them
             carries over: the head reads its map at a fixed size.
+        view_share: the share of records, chosen anew in each step, that are shown as their view: the frozen lower part of a model
+            that never saw a view makes little of one later.
     """
 
     small_share: float = 0.0
+    view_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -182,8 +185,14 @@ class RunConfig:
             if not (math.isfinite(self.clip_norm) and self.clip_norm > 0):
                 raise HalfmaskError(f"the clip norm is {self.clip_norm}: expected a number greater than 0")
         self._check_numbers(method.projected)
-        if not 0 <= self.public.raw_share <= 1:
-            raise HalfmaskError(f"public.raw_share is {self.public.raw_share}: expected a share between 0 and 1")
+        shares = {
+            "public.raw_share": self.public.raw_share,
+            "pretrain.small_share": self.pretrain.small_share,
+            "pretrain.view_share": self.pretrain.view_share,
+        }
+        for name, share in shares.items():
+            if not 0 <= share <= 1:
+                raise HalfmaskError(f"{name} is {share}: expected a share between 0 and 1")
         return self
 
     def _check_numbers(self, projected: bool) -> None:

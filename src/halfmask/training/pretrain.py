@@ -24,6 +24,7 @@ from halfmask.training.config import RunConfig
 from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
 from halfmask.training.setup import build_model, pick_device
+from halfmask.views import View, make_view
 
 
 def pretrain(config: RunConfig, out: Path, progress: Progress | None = None) -> Path:
@@ -41,13 +42,15 @@ def pretrain(config: RunConfig, out: Path, progress: Progress | None = None) -> 
     sampler = PublicSampler(len(public), config.batch, config.seed + 1)
     generator = torch.Generator().manual_seed(config.seed + 2)
     optimiser = torch.optim.AdamW(model.parameters(), lr=config.optimiser.learning_rate, weight_decay=config.optimiser.weight_decay)
+    view = make_view(config.view.name, config.view.options)
     warm_up = max(1, steps // 20)
     folder.log("start", steps=steps, trainable_parameters=sum(p.numel() for p in model.parameters()))
     for step in range(steps):
         share = min(1.0, (step + 1) / warm_up) * 0.5 * (1 + math.cos(math.pi * step / steps))
         for group in optimiser.param_groups:
             group["lr"] = config.optimiser.learning_rate * share
-        batch = public.batch(sampler.draw(), device=device)
+        batch = _show_views(public.batch(sampler.draw()), view, config.pretrain.view_share, generator)
+        batch = {name: tensor.to(device) for name, tensor in batch.items()}
         if step < config.pretrain.small_share * steps:
             # Half-size pixel i covers pixels 2i and 2i + 1, so its centre is 2i + ½. The targets stay those of the whole size.
             batch |= {"image": torch.nn.functional.avg_pool2d(batch["image"].float(), 2), "joints": (batch["joints"] - 0.5) / 2}
@@ -68,6 +71,14 @@ def pretrain(config: RunConfig, out: Path, progress: Progress | None = None) -> 
     metrics, per_joint = evaluate(model, watched, device=device)
     folder.save_metrics(config.task, dataset, "public", metrics, per_joint)
     return out
+
+
+def _show_views(batch: dict[str, Tensor], view: View, share: float, generator: torch.Generator) -> dict[str, Tensor]:
+    """The batch with about `share` of its images replaced by their views, before any augmentation, as private views will be."""
+    images = batch["image"].numpy().copy()
+    for i in torch.nonzero(torch.rand(len(images), generator=generator) < share).flatten().tolist():
+        images[i] = view(np.ascontiguousarray(images[i].transpose(1, 2, 0))).transpose(2, 0, 1)
+    return batch | {"image": torch.from_numpy(images)}
 
 
 def augment(batch: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
