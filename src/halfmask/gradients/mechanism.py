@@ -101,8 +101,7 @@ class Mechanism:
         total = clipped.flat()
         signal = total if subspace is None else subspace.coordinates(total)
         noise = self.noise.gaussian(len(signal), self.sum_of_four).to(signal.device)
-        noisy = signal.double() + (self.noise_multiplier * self.clip_norm) * noise
-        mean = (noisy / self.expected_batch).to(total.dtype)
+        mean = noise.mul_(self.noise_multiplier * self.clip_norm).add_(signal).div_(self.expected_batch).to(total.dtype)
         return mean if subspace is None else subspace.lift(mean)
 
 

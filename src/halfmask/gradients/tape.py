@@ -1,77 +1,176 @@
-"""One forward and one backward pass, watched: what went into each trainable layer and what came back to it."""
+"""One forward and one backward pass, watched: what went into each trainable layer and what came back to it.
+
+The backward pass computes no weight gradient. As it reaches a watched layer, that layer's rule turns what is known there into a term;
+where the term needs neither input nor output gradient any more, they are let go at once, so that memory stays near that of ordinary
+training. The pass stops at the lowest trainable layer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from halfmask.errors import HalfmaskError
 from halfmask.gradients.rules import Rule, rule_for
-from halfmask.gradients.terms import Term
+from halfmask.gradients.terms import Direct, Grouping, Term
 
 
 class UnknownLayer(Exception):
     """A trainable layer that no rule covers."""
 
 
+@dataclass(frozen=True)
+class _Layer:
+    name: str
+    module: nn.Module
+    watched: nn.Module
+    rule: Rule
+
+
+@dataclass
+class _Call:
+    """One use of a layer in a forward pass."""
+
+    layer: _Layer
+    inputs: Tensor | None
+    version: int
+    reached: bool = False
+
+
 class Tape:
     """Turns a per-record loss into per-record gradient terms for a model's trainable parameters."""
 
     def __init__(self, model: nn.Module):
-        self._layers: dict[str, tuple[nn.Module, nn.Module, Rule]] = {}
+        self._layers: list[_Layer] = []
+        self._bare: list[tuple[nn.Module, str]] = []
         for name, module in model.named_modules():
-            if not any(p.requires_grad for p in module.parameters(recurse=False)):
+            own = {key: p for key, p in module.named_parameters(recurse=False) if p.requires_grad}
+            if not own:
                 continue
             rule = rule_for(module)
-            if rule is None:
+            if rule is not None:
+                watched = module.get_submodule(getattr(module, "tap", "")) if hasattr(module, "record_gradients") else module
+                self._layers.append(_Layer(name, module, watched, rule))
+            elif all(p.dim() > 1 and p.shape[0] == 1 for p in own.values()):
+                self._bare += [(module, key) for key in own]
+            else:
                 raise UnknownLayer(f"{name or 'the model itself'} ({type(module).__name__})")
-            watched = module.get_submodule(getattr(module, "tap", "")) if hasattr(module, "record_gradients") else module
-            self._layers[name] = (module, watched, rule)
         # A parameter that two modules share is one parameter: terms add up under its first name.
-        names = {id(p): name for name, p in model.named_parameters()}
-        self._parameter_name = {
-            (layer, own): names[id(p)]
-            for layer, (module, _, _) in self._layers.items()
-            for own, p in module.named_parameters(recurse=False)
-            if p.requires_grad
-        }
+        self._names = {id(p): name for name, p in model.named_parameters()}
+        if any(id(module._parameters[key]) in self._shared(model) for module, key in self._bare):
+            raise UnknownLayer("a parameter outside any layer that is shared between modules")
+        # Whether every output must be asked for by name, because some lie on no path to the lowest layers.
+        self._ask_for_all = False
 
-    def terms(self, losses: Any, records: int) -> dict[str, Term]:
-        """Per-record gradient terms by parameter name. `losses()` runs the forward pass and returns one loss per record."""
-        with self._watching() as calls:
-            total = losses().sum()
-        outputs = [output for _, _, output in calls]
-        gradients = torch.autograd.grad(total, outputs, allow_unused=True)
+    @staticmethod
+    def _shared(model: nn.Module) -> set[int]:
+        seen: set[int] = set()
+        twice: set[int] = set()
+        for module in model.modules():
+            for p in module.parameters(recurse=False):
+                (twice if id(p) in seen else seen).add(id(p))
+        return twice
+
+    def terms(self, losses: Callable[[], Tensor], records: int, grouping: Grouping | None = None) -> dict[str, Term]:
+        """Per-record (per-unit, with a grouping) gradient terms by parameter name. `losses()` returns one loss per record."""
         terms: dict[str, Term] = {}
-        with torch.no_grad():
-            for (layer, inputs, _), gradient in zip(calls, gradients, strict=True):
-                if gradient is None:
-                    continue
-                if len(inputs) % records:
-                    raise UnknownLayer(f"{layer} (its leading dimension {len(inputs)} is no multiple of {records} records)")
-                module, _, rule = self._layers[layer]
-                for own, term in rule(module, inputs, gradient, records).items():
-                    name = self._parameter_name.get((layer, own))
-                    if name is not None:
-                        terms[name] = terms[name].joined(term) if name in terms else term
+
+        def arrive(call: _Call, gradient: Tensor) -> None:
+            self._add(terms, self._rule_terms(call, gradient, records), grouping)
+
+        with self._copies_of_bare_parameters(records) as copies:
+            with self._watching(arrive) as (calls, wanted):
+                loss = losses()
+            gradients = torch.autograd.grad(loss.sum(), [*copies.values(), *wanted], allow_unused=True)
+        for name, gradient in zip(copies, gradients, strict=False):
+            if gradient is not None:
+                self._add(terms, {name: Direct(gradient.unsqueeze(1))}, grouping)
+        if not self._ask_for_all and not all(call.reached for call in calls):
+            self._ask_for_all = True
+            return self.terms(losses, records, grouping)
         return terms
 
+    def _rule_terms(self, call: _Call, gradient: Tensor, records: int) -> dict[str, Term]:
+        layer, inputs = call.layer, call.inputs
+        assert inputs is not None
+        call.inputs, call.reached = None, True
+        if inputs._version != call.version:
+            raise HalfmaskError(f"the input of layer '{layer.name}' was changed in place after it was used: write to a new tensor instead")
+        if len(inputs) % records:
+            raise UnknownLayer(f"{layer.name} (its leading dimension {len(inputs)} is no multiple of {records} records)")
+        own = dict(layer.module.named_parameters(recurse=False))
+        precision = next(iter(own.values())).dtype
+        inputs = inputs.to(precision) if inputs.is_floating_point() else inputs
+        # Under autocast a rule's own products must keep the parameters' precision, or norm and sum would disagree.
+        with torch.no_grad(), torch.autocast(gradient.device.type, enabled=False):
+            terms = layer.rule(layer.module, inputs, gradient.to(precision), records)
+        return {self._names[id(own[key])]: term for key, term in terms.items() if own[key].requires_grad}
+
+    @staticmethod
+    def _add(terms: dict[str, Term], new: dict[str, Term], grouping: Grouping | None) -> None:
+        with torch.no_grad(), torch.autocast(_device(new), enabled=False):
+            for name, term in new.items():
+                whole = term if grouping is None else term.by_unit(grouping)
+                terms[name] = (terms[name].joined(whole) if name in terms else whole).settled()
+
     @contextmanager
-    def _watching(self) -> Iterator[list[tuple[str, Tensor, Tensor]]]:
-        calls: list[tuple[str, Tensor, Tensor]] = []
+    def _watching(self, arrive: Callable[[_Call, Tensor], None]) -> Iterator[tuple[list[_Call], list[Tensor]]]:
+        """Watch the layers' uses; gives them, and the outputs to ask the backward pass for: those below which nothing trains."""
+        calls: list[_Call] = []
+        wanted: list[Tensor] = []
+        fed: dict[int, bool] = {}
 
-        def watch(layer: str) -> Any:
-            def hook(_module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-                calls.append((layer, inputs[0].detach(), output))
+        def before(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+            fed[id(module)] = any(isinstance(x, Tensor) and x.requires_grad for x in (*inputs, *named.values()))
 
-            return hook
+        def watch(layer: _Layer) -> Callable[..., None]:
+            def after(_module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
+                value = next(iter((*inputs, *named.values())))
+                if not isinstance(output, Tensor) or not isinstance(value, Tensor):
+                    raise UnknownLayer(f"{layer.name} (it does not map one tensor to one tensor)")
+                if not output.requires_grad:
+                    return
+                call = _Call(layer, value.detach(), value._version)
+                calls.append(call)
+                if self._ask_for_all or not fed[id(layer.module)]:
+                    wanted.append(output)
+                output.register_hook(lambda gradient: None if call.reached else arrive(call, gradient))
 
-        handles = [watched.register_forward_hook(watch(layer)) for layer, (_, watched, _) in self._layers.items()]
+            return after
+
+        handles = [layer.module.register_forward_pre_hook(before, with_kwargs=True) for layer in self._layers]
+        handles += [layer.watched.register_forward_hook(watch(layer), with_kwargs=True) for layer in self._layers]
         try:
-            yield calls
+            yield calls, wanted
         finally:
             for handle in handles:
                 handle.remove()
+
+    @contextmanager
+    def _copies_of_bare_parameters(self, records: int) -> Iterator[dict[str, Tensor]]:
+        """Give each record its own copy of a parameter such as a class token, so that the copy's gradient is the record's."""
+        copies: dict[str, Tensor] = {}
+        originals: list[tuple[nn.Module, str, Any]] = []
+        for module, key in self._bare:
+            parameter = module._parameters[key]
+            assert parameter is not None
+            copy = parameter.detach().expand(records, *parameter.shape[1:]).requires_grad_()
+            copies[self._names[id(parameter)]] = copy
+            originals.append((module, key, parameter))
+            module._parameters[key] = copy  # type: ignore[assignment]
+        try:
+            yield copies
+        finally:
+            for module, key, parameter in originals:
+                module._parameters[key] = parameter
+
+
+def _device(terms: dict[str, Term]) -> str:
+    first = next(iter(terms.values()), None)
+    tensors = [value for value in vars(first).values() if isinstance(value, Tensor)] if first is not None else []
+    return tensors[0].device.type if tensors else "cpu"

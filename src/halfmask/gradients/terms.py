@@ -2,95 +2,171 @@
 
 A layer's per-record gradient is either held as it is (`Direct`) or as the two factors whose product it is (`Outer`): for a linear map,
 Σ_t b_t a_tᵀ over the record's tokens. From the factors the norm follows without forming the product (the "ghost norm", when the tokens
-are few), and so does the weighted sum over records, as one matrix product.
+are few), and so does the weighted sum over records, as one matrix product. Other families of layers bring forms of their own
+(`halfmask.gradients.rules`).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+_BLOCK = 1024
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Which records of a batch belong to the same unit.
+
+    Attributes:
+        unit: the unit of each record, from 0, in ascending order.
+        place: the record's place among those of its unit.
+        units: how many units there are.
+        most: how many records the largest has.
+    """
+
+    unit: Tensor
+    place: Tensor
+    units: int
+    most: int
+
+    @classmethod
+    def of(cls, unit: Tensor, units: int) -> Grouping:
+        """From the unit of each record, in ascending order."""
+        sizes = torch.bincount(unit, minlength=units)
+        place = torch.arange(len(unit)) - torch.repeat_interleave(sizes.cumsum(0) - sizes, sizes)
+        return cls(unit, place, units, int(sizes.max()))
+
+    def side_by_side(self, tokens: Tensor) -> Tensor:
+        """Tokens of each record (records × tokens × width) to tokens of each unit, shorter units filled up with zeros."""
+        wide = tokens.new_zeros(self.units, self.most, *tokens.shape[1:])
+        wide[self.unit.to(tokens.device), self.place.to(tokens.device)] = tokens
+        return wide.flatten(1, 2)
+
+    @property
+    def even(self) -> bool:
+        """Whether filling up costs little."""
+        return self.units * self.most <= 2 * len(self.unit)
+
+
+class Term(ABC):
+    """One parameter's gradient for each record (or, once `by_unit`, for each unit)."""
+
+    @abstractmethod
+    def squared_norms(self) -> Tensor:
+        """‖g_i‖² for each record, in double precision: a norm that came out too small would break the clip."""
+
+    @abstractmethod
+    def weighted_sum(self, factors: Tensor, keep: Tensor | None = None) -> Tensor:
+        """Σ_i factors_i · g_i over the records to keep (all if None)."""
+
+    @abstractmethod
+    def direct(self) -> Direct:
+        """The gradients as they are."""
+
+    def joined(self, other: Term) -> Term:
+        """The sum of two uses of the same parameter."""
+        return Direct(self.direct().gradients + other.direct().gradients)
+
+    def by_unit(self, grouping: Grouping) -> Term:
+        """The gradients of each unit's records, added up."""
+        gradients = self.direct().gradients
+        summed = gradients.new_zeros(grouping.units, *gradients.shape[1:])
+        return Direct(summed.index_add_(0, grouping.unit.to(gradients.device), gradients))
+
+    def settled(self) -> Term:
+        """The form in which to wait for the clip factors: the one that holds and costs less."""
+        return self.direct()
+
 
 @dataclass
-class Direct:
+class Direct(Term):
     """Per-record gradients, records × the parameter's shape."""
 
     gradients: Tensor
 
-    def squared_norms(self) -> Tensor:
-        """‖g_i‖² for each record, in double precision so that no square overflows."""
-        return torch.linalg.vector_norm(self.gradients.flatten(1), dim=1, dtype=torch.float64).square()
-
-    def weighted_sum(self, factors: Tensor, keep: Tensor | None) -> Tensor:
-        """Σ_i factors_i · g_i over the records to keep."""
+    def squared_norms(self) -> Tensor:  # noqa: D102
         flat = self.gradients.flatten(1)
-        if keep is not None:
-            flat = torch.where(keep[:, None], flat, torch.zeros_like(flat))
-        return (factors.to(flat.dtype) @ flat).view(self.gradients.shape[1:])
+        whole = flat.shape[1] // _BLOCK * _BLOCK
+        # Short stretches in the working precision, their sum in double: as exact, and no copy of all gradients.
+        squares = torch.linalg.vector_norm(flat[:, whole:], dim=1).double().square()
+        if whole:
+            squares = squares + torch.linalg.vector_norm(flat[:, :whole].unflatten(1, (-1, _BLOCK)), dim=2).double().square().sum(1)
+        return squares
 
-    def direct(self) -> Direct:
-        """Itself: the form in which gradients of several records are added up."""
+    def weighted_sum(self, factors: Tensor, keep: Tensor | None = None) -> Tensor:  # noqa: D102
+        flat = self.gradients.flatten(1)
+        return (factors.to(flat.dtype) @ kept(flat, keep)).view(self.gradients.shape[1:])
+
+    def direct(self) -> Direct:  # noqa: D102
         return self
-
-    def joined(self, other: Term) -> Direct:
-        """The sum of two uses of the same parameter."""
-        return Direct(self.gradients + other.direct().gradients)
 
 
 @dataclass
-class Outer:
+class Outer(Term):
     """Factors a (records × tokens × inputs) and b (records × tokens × outputs); the gradient is Σ_t b_t a_tᵀ, in `shape`."""
 
     a: Tensor
     b: Tensor
     shape: torch.Size
-    _direct: Direct | None = None
+
+    @property
+    def ghost(self) -> bool:
+        """Whether to wait with the factors."""
+        return factors_win(self.a.shape[1], self.a.shape[2], self.b.shape[2])
 
     def squared_norms(self) -> Tensor:
-        """‖Σ_t b_t a_tᵀ‖² for each record.
+        """‖Σ_t b_t a_tᵀ‖², as Σ_{s,t} (a_s·a_t)(b_s·b_t) where that is cheaper."""
+        return ghost_norms(self.a, self.b) if self.ghost else self.direct().squared_norms()
 
-        As Σ_{s,t} (a_s·a_t)(b_s·b_t) where that is cheaper than the product itself. In double precision: the terms may cancel, and a
-        norm that came out too small would break the clip.
-        """
-        tokens = self.a.shape[1]
-        if 2 * tokens * tokens >= self.a.shape[2] * self.b.shape[2]:
-            return self.direct().squared_norms()
-        a, b = self.a.double(), self.b.double()
-        if tokens == 1:
-            return a.square().sum((1, 2)) * b.square().sum((1, 2))
-        return ((a @ a.transpose(1, 2)) * (b @ b.transpose(1, 2))).sum((1, 2)).clamp(min=0)
-
-    def weighted_sum(self, factors: Tensor, keep: Tensor | None) -> Tensor:
-        """Σ_i factors_i · g_i, as one matrix product over all tokens of all records."""
-        if self._direct is not None:
-            return self._direct.weighted_sum(factors, keep)
-        a, b = self.a, self.b * factors.to(self.b.dtype)[:, None, None]
-        if keep is not None:
-            zero = torch.zeros((), dtype=a.dtype, device=a.device)
-            a, b = torch.where(keep[:, None, None], a, zero), torch.where(keep[:, None, None], b, zero)
+    def weighted_sum(self, factors: Tensor, keep: Tensor | None = None) -> Tensor:
+        """As one matrix product over all tokens of all records."""
+        a, b = kept(self.a, keep), kept(self.b, keep) * factors.to(self.b.dtype)[:, None, None]
         return (b.flatten(0, 1).T @ a.flatten(0, 1)).view(self.shape)
 
-    def direct(self) -> Direct:
-        """The products, formed once."""
-        if self._direct is None:
-            product = self.b.transpose(1, 2) @ self.a
-            self._direct = Direct(product.view(len(product), *self.shape))
-        return self._direct
+    def direct(self) -> Direct:  # noqa: D102
+        product = self.b.transpose(1, 2) @ self.a
+        return Direct(product.view(len(product), *self.shape))
 
     def joined(self, other: Term) -> Term:
-        """The sum of two uses of the same parameter: their tokens side by side."""
-        if isinstance(other, Outer):
+        """Two uses of the same parameter: their tokens side by side."""
+        if isinstance(other, Outer) and self.shape == other.shape:
             return Outer(torch.cat([self.a, other.a], 1), torch.cat([self.b, other.b], 1), self.shape)
-        return self.direct().joined(other)
+        return super().joined(other)
+
+    def by_unit(self, grouping: Grouping) -> Term:
+        """The tokens of a unit's records side by side."""
+        if not grouping.even:
+            return super().by_unit(grouping)
+        return Outer(grouping.side_by_side(self.a), grouping.side_by_side(self.b), self.shape)
+
+    def settled(self) -> Term:  # noqa: D102
+        return self if self.ghost else self.direct()
 
 
-Term = Direct | Outer
+def factors_win(tokens: int, inputs: int, outputs: int) -> bool:
+    """Whether a record's gradient should wait for its clip factor as two factors, rather than as their product.
+
+    Formed at once, the product costs what the weight gradient of ordinary training costs, and no second product is needed. So the
+    factors win only where they are much smaller: at most half the product's size. (It follows that 2·tokens² < inputs·outputs, so that
+    the norm from the factors is the cheaper one as well.)
+    """
+    return 2 * tokens * (inputs + outputs) < inputs * outputs
 
 
-def by_unit(term: Term, unit_of_record: Tensor, units: int) -> Direct:
-    """Add the gradients of each unit's records up."""
-    gradients = term.direct().gradients
-    summed = gradients.new_zeros(units, *gradients.shape[1:])
-    return Direct(summed.index_add_(0, unit_of_record.to(gradients.device), gradients))
+def ghost_norms(a: Tensor, b: Tensor) -> Tensor:
+    """‖Σ_t b_t a_tᵀ‖² of each record without forming the product. In double precision: the terms may cancel."""
+    a, b = a.double(), b.double()
+    if a.shape[1] == 1:
+        return a.square().sum((1, 2)) * b.square().sum((1, 2))
+    return ((a @ a.transpose(1, 2)) * (b @ b.transpose(1, 2))).sum((1, 2)).clamp(min=0)
+
+
+def kept(values: Tensor, keep: Tensor | None) -> Tensor:
+    """Zeros in place of the records not to keep: weighing inf or NaN by 0 would give NaN, and poison the sum."""
+    if keep is None:
+        return values
+    return values.masked_fill(~keep.view(-1, *[1] * (values.dim() - 1)), 0)

@@ -44,4 +44,4 @@ def _own_rule(module: nn.Module, inputs: Tensor, output_gradient: Tensor, record
     return {name: Direct(tensor) for name, tensor in gradients.items()}
 
 
-from halfmask.gradients.rules import conv, linear, norm  # noqa: E402, F401  (registration)
+from halfmask.gradients.rules import conv, embedding, linear, norm  # noqa: E402, F401  (registration)

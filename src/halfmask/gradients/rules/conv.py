@@ -1,69 +1,141 @@
-"""Convolutions.
+"""Convolutions in one, two or three dimensions, with any groups, stride, dilation and padding.
 
-A 1×1 convolution is a linear map over pixels. A depthwise one has few weights: each comes from one shifted product. Any other is a linear
-map over unfolded patches, group by group.
+A 1×1 convolution is a linear map over pixels. Any other with few output pixels is a linear map over unfolded patches for the norm, and an
+ordinary weight gradient for the sum. With many pixels the weights are fewer: the gradient of each record is formed, as the weight gradient
+of one convolution in which every record is a group of its own.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from halfmask.gradients.rules import rule
-from halfmask.gradients.terms import Direct, Outer, Term
+from halfmask.gradients.terms import Direct, Grouping, Outer, Term, factors_win, ghost_norms, kept
+
+Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
-@rule(nn.Conv2d)
-def conv2d(module: nn.Module, inputs: Tensor, output_gradient: Tensor, records: int) -> dict[str, Term]:
-    """Weight by the cheapest of three ways; bias as the sum over pixels."""
-    assert isinstance(module, nn.Conv2d)
-    inputs = inputs.reshape(records, -1, *inputs.shape[-3:])
-    output_gradient = output_gradient.reshape(records, -1, *output_gradient.shape[-3:])
-    terms: dict[str, Term] = {"weight": _weight(module, inputs, output_gradient)}
-    if module.bias is not None:
-        terms["bias"] = Direct(output_gradient.sum((1, 3, 4)))
+@rule(nn.Conv1d, nn.Conv2d, nn.Conv3d)
+def convolution(module: nn.Module, inputs: Tensor, output_gradient: Tensor, records: int) -> dict[str, Term]:
+    """Weight by the cheapest way; bias as the sum over pixels."""
+    assert isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d))
+    terms: dict[str, Term] = {}
+    if module.weight.requires_grad:
+        terms["weight"] = _weight(module, inputs, output_gradient, records)
+    if module.bias is not None and module.bias.requires_grad:
+        terms["bias"] = Direct(output_gradient.flatten(2).sum(2).view(records, -1, module.out_channels).sum(1))
     return terms
 
 
-def _weight(module: nn.Conv2d, inputs: Tensor, gradient: Tensor) -> Term:
-    """`inputs` and `gradient` are records × copies × channels × height × width."""
-    records, copies = inputs.shape[:2]
-    pointwise = module.kernel_size == (1, 1) and module.groups == 1 and module.padding in ((0, 0), 0)
-    if pointwise:
-        stride = module.stride
-        a = inputs[..., :: stride[0], :: stride[1]].permute(0, 1, 3, 4, 2).reshape(records, -1, module.in_channels)
-        b = gradient.permute(0, 1, 3, 4, 2).reshape(records, -1, module.out_channels)
+def _weight(module: Convolution, inputs: Tensor, gradient: Tensor, records: int) -> Term:
+    padded, padding = _padded(module, inputs)
+    if prod(module.kernel_size) == 1 and module.groups == 1 and not any(padding):
+        strides = tuple(slice(None, None, step) for step in module.stride)
+        a = padded[(slice(None), slice(None), *strides)].flatten(2).transpose(1, 2)
+        b = gradient.flatten(2).transpose(1, 2)
+        if len(inputs) != records:
+            a, b = (x.reshape(records, -1, x.shape[2]) for x in (a, b))
         return Outer(a, b, module.weight.shape)
-    if isinstance(module.padding, str):
-        pad = [(d * (k - 1)) for d, k in zip(module.dilation, module.kernel_size, strict=True)]
-        sides = [(p // 2, p - p // 2) for p in pad] if module.padding == "same" else [(0, 0), (0, 0)]
+    term = Convolved(padded, gradient, module, padding)
+    if len(inputs) == records:
+        return term
+    # Several images of one record, such as windows: their gradients add up.
+    return term.by_unit(Grouping.of(torch.arange(records).repeat_interleave(len(inputs) // records), records))
+
+
+@dataclass
+class Convolved(Term):
+    """Inputs (already padded but for `padding` zeros on each side) and output gradient of a convolution, one image a record."""
+
+    inputs: Tensor
+    gradient: Tensor
+    module: Convolution
+    padding: tuple[int, ...]
+
+    @property
+    def ghost(self) -> bool:
+        """Whether to wait with inputs and output gradient, and take the norm from unfolded patches."""
+        weight = self.module.weight
+        return self.module.groups == 1 and factors_win(prod(self.gradient.shape[2:]), weight[0].numel(), len(weight))
+
+    def squared_norms(self) -> Tensor:  # noqa: D102
+        if not self.ghost:
+            return self.direct().squared_norms()
+        return ghost_norms(_patches(self.inputs, self.module, self.padding), self.gradient.flatten(2).transpose(1, 2))
+
+    def weighted_sum(self, factors: Tensor, keep: Tensor | None = None) -> Tensor:
+        """The ordinary weight gradient, of records weighed by their factors."""
+        weights = factors.to(self.gradient.dtype).view(-1, *[1] * (self.gradient.dim() - 1))
+        return _weight_gradient(
+            self.module, kept(self.inputs, keep), kept(self.gradient, keep) * weights, self.module.weight, self.padding, self.module.groups
+        )
+
+    def direct(self) -> Direct:
+        """All gradients at once: with many pixels, by one convolution in which each record has its own groups."""
+        records, module = len(self.inputs), self.module
+        weight = module.weight.detach()
+        if self.ghost:
+            product = self.gradient.flatten(2) @ _patches(self.inputs, module, self.padding)
+            return Direct(product.view(records, *weight.shape))
+        each = weight.unsqueeze(0).expand(records, *weight.shape).reshape(-1, *weight.shape[1:])
+        inputs = self.inputs.contiguous().view(1, -1, *self.inputs.shape[2:])
+        gradient = self.gradient.contiguous().view(1, -1, *self.gradient.shape[2:])
+        product = _weight_gradient(module, inputs, gradient, each, self.padding, records * module.groups)
+        return Direct(product.view(records, *weight.shape))
+
+    def settled(self) -> Term:  # noqa: D102
+        return self if self.ghost else self.direct()
+
+
+def _weight_gradient(
+    module: Convolution, inputs: Tensor, gradient: Tensor, weight: Tensor, padding: tuple[int, ...], groups: int
+) -> Tensor:
+    _, product, _ = torch.ops.aten.convolution_backward(
+        gradient,
+        inputs,
+        weight,
+        None,
+        list(module.stride),
+        list(padding),
+        list(module.dilation),
+        False,
+        [0] * len(padding),
+        groups,
+        [False, True, False],
+    )
+    return product
+
+
+def _padded(module: Convolution, inputs: Tensor) -> tuple[Tensor, tuple[int, ...]]:
+    """The inputs with all padding applied that is not the same number of zeros on both sides, and the zeros still to add."""
+    zeros = module.padding_mode == "zeros"
+    if not isinstance(module.padding, str) and zeros:
+        return inputs, tuple(module.padding)
+    if module.padding == "valid":
+        sides = [(0, 0)] * len(module.kernel_size)
+    elif module.padding == "same":
+        total = [d * (k - 1) for d, k in zip(module.dilation, module.kernel_size, strict=True)]
+        sides = [(t // 2, t - t // 2) for t in total]
     else:
-        sides = [(p, p) for p in module.padding]
-    mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
-    flat = F.pad(inputs.flatten(0, 1), (*sides[1], *sides[0]), mode=mode)
-    gradient = gradient.flatten(0, 1)
-    if module.groups == module.in_channels == module.out_channels:
-        return Direct(_depthwise(module, flat, gradient).view(records, copies, *module.weight.shape).sum(1))
-    patches = F.unfold(flat, module.kernel_size, module.dilation, 0, module.stride)
-    groups = module.groups
-    a = patches.view(len(flat), groups, -1, patches.shape[-1])
-    b = gradient.flatten(2).view(len(flat), groups, -1, patches.shape[-1])
-    if groups == 1:
-        a = a[:, 0].transpose(1, 2).reshape(records, -1, a.shape[2])
-        b = b[:, 0].transpose(1, 2).reshape(records, -1, b.shape[2])
-        return Outer(a, b, module.weight.shape)
-    product = torch.einsum("ngot,ngit->ngoi", b, a)
-    return Direct(product.reshape(records, copies, *module.weight.shape).sum(1))
+        sides = [(int(p), int(p)) for p in module.padding]
+    if zeros and all(before == after for before, after in sides):
+        return inputs, tuple(before for before, _ in sides)
+    ends = [size for side in reversed(sides) for size in side]
+    return F.pad(inputs, ends, mode="constant" if zeros else module.padding_mode), (0,) * len(sides)
 
 
-def _depthwise(module: nn.Conv2d, padded: Tensor, gradient: Tensor) -> Tensor:
-    """One weight of every channel's kernel at a time: a shifted input times the gradient, summed over pixels."""
-    height, width = gradient.shape[-2:]
-    (sy, sx), (dy, dx) = module.stride, module.dilation
-    taps = [
-        (padded[..., y * dy : y * dy + sy * height : sy, x * dx : x * dx + sx * width : sx][..., :height, :width] * gradient).sum((2, 3))
-        for y in range(module.kernel_size[0])
-        for x in range(module.kernel_size[1])
-    ]
-    return torch.stack(taps, -1).view(len(padded), *module.weight.shape)
+def _patches(inputs: Tensor, module: Convolution, padding: tuple[int, ...]) -> Tensor:
+    """What each output pixel looks at: images × pixels × (channels · kernel)."""
+    if any(padding):
+        inputs = F.pad(inputs, [size for p in reversed(padding) for size in (p, p)])
+    windows = inputs
+    for axis, (kernel, stride, dilation) in enumerate(zip(module.kernel_size, module.stride, module.dilation, strict=True)):
+        windows = windows.unfold(axis + 2, dilation * (kernel - 1) + 1, stride)[..., ::dilation]
+    axes = len(module.kernel_size)
+    order = (0, *range(2, 2 + axes), 1, *range(2 + axes, 2 + 2 * axes))
+    return windows.permute(order).flatten(1 + axes).flatten(1, axes)

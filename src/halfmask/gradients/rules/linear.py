@@ -12,9 +12,10 @@ from halfmask.gradients.terms import Direct, Outer, Term
 def linear(module: nn.Module, inputs: Tensor, output_gradient: Tensor, records: int) -> dict[str, Term]:
     """Weight as factors; bias as the sum over tokens."""
     assert isinstance(module, nn.Linear)
-    a = inputs.reshape(records, -1, module.in_features)
     b = output_gradient.reshape(records, -1, module.out_features)
-    terms: dict[str, Term] = {"weight": Outer(a, b, module.weight.shape)}
-    if module.bias is not None:
+    terms: dict[str, Term] = {}
+    if module.weight.requires_grad:
+        terms["weight"] = Outer(inputs.reshape(records, -1, module.in_features), b, module.weight.shape)
+    if module.bias is not None and module.bias.requires_grad:
         terms["bias"] = Direct(b.sum(1))
     return terms

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -15,10 +14,11 @@ def layer_norm(module: nn.Module, inputs: Tensor, output_gradient: Tensor, recor
     """Over the last dimensions."""
     assert isinstance(module, nn.LayerNorm)
     shape = module.normalized_shape
-    normalised = F.layer_norm(inputs, shape, None, None, module.eps)
-    product = (normalised * output_gradient).reshape(records, -1, *shape)
-    terms: dict[str, Term] = {"weight": Direct(product.sum(1))}
-    if module.bias is not None:
+    terms: dict[str, Term] = {}
+    if module.weight is not None and module.weight.requires_grad:
+        product = F.layer_norm(inputs, shape, None, None, module.eps).mul_(output_gradient)
+        terms["weight"] = Direct(product.reshape(records, -1, *shape).sum(1))
+    if module.bias is not None and module.bias.requires_grad:
         terms["bias"] = Direct(output_gradient.reshape(records, -1, *shape).sum(1))
     return terms
 
@@ -27,12 +27,13 @@ def layer_norm(module: nn.Module, inputs: Tensor, output_gradient: Tensor, recor
 def group_norm(module: nn.Module, inputs: Tensor, output_gradient: Tensor, records: int) -> dict[str, Term]:
     """Over groups of channels of each record."""
     assert isinstance(module, nn.GroupNorm)
-    normalised = F.group_norm(inputs, module.num_groups, None, None, module.eps)
 
-    def per_channel(x: Tensor) -> Tensor:
-        return torch.flatten(x.reshape(records, -1, module.num_channels, *x.shape[2:]), 3).sum((1, 3))
+    def per_channel(x: Tensor) -> Direct:
+        return Direct(x.reshape(*x.shape[:2], -1).sum(2).view(records, -1, module.num_channels).sum(1))
 
-    return {
-        "weight": Direct(per_channel(normalised * output_gradient)),
-        "bias": Direct(per_channel(output_gradient)),
-    }
+    terms: dict[str, Term] = {}
+    if module.weight is not None and module.weight.requires_grad:
+        terms["weight"] = per_channel(F.group_norm(inputs, module.num_groups, None, None, module.eps).mul_(output_gradient))
+    if module.bias is not None and module.bias.requires_grad:
+        terms["bias"] = per_channel(output_gradient)
+    return terms

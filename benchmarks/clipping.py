@@ -1,0 +1,229 @@
+"""What a private step costs beside an ordinary one: `python -m benchmarks.clipping`.
+
+Each contender takes a whole step: gradients, clipping, noise where it has any, and the SGD update. Ours draws its noise from the secure
+stream; peers draw theirs from torch's generator. Peers that cannot train a model are reported as such, with their own words.
+Time: interleaved rounds in one process, medians. Memory: a fresh process for each contender.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import warnings
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from benchmarks.networks import ViT, resnet18
+from benchmarks.timing import conditions, interleaved, peak_memory_of, print_peak
+from halfmask.gradients.engine import ClippingEngine
+from halfmask.gradients.mechanism import Mechanism
+from halfmask.gradients.slow import slow_terms
+from halfmask.gradients.subspace import Subspace
+from halfmask.models.simcc import PoseModel
+from halfmask.privacy.noise import RandomStream
+from halfmask.tasks.pose import pose_loss
+from halfmask.training.strategy import choose_parameters
+
+Step = Callable[[], object]
+Batch = dict[str, Tensor]
+RATE, CLIP, SIGMA = 1e-3, 1.0, 1.0
+
+
+def classify(model: nn.Module, batch: Batch) -> Tensor:
+    return F.cross_entropy(model(batch["x"]), batch["y"], reduction="none")
+
+
+def pose_case(strategy: str, records: int = 32) -> tuple[PoseModel, Callable[..., Tensor], Batch]:
+    torch.manual_seed(0)
+    model = PoseModel("5m", 16).eval()
+    choose_parameters(model, strategy)
+    batch = {
+        "image": torch.randint(0, 256, (records, 3, 256, 192), dtype=torch.uint8),
+        "joints": torch.rand(records, 16, 2) * 190,
+        "labelled": torch.ones(records, 16, dtype=torch.bool),
+    }
+    if strategy == "top":
+        with torch.no_grad():
+            batch["features"] = model.lower(batch.pop("image"))
+    return model, pose_loss, batch
+
+
+def picture_case(model: nn.Module, size: int, records: int) -> tuple[nn.Module, Callable[..., Tensor], Batch]:
+    return model, classify, {"x": torch.randn(records, 3, size, size), "y": torch.randint(0, 10, (records,))}
+
+
+def _resnet() -> tuple[nn.Module, Callable[..., Tensor], Batch]:
+    torch.manual_seed(0)
+    return picture_case(resnet18(), 64, 64)
+
+
+def _vit() -> tuple[nn.Module, Callable[..., Tensor], Batch]:
+    torch.manual_seed(0)
+    return picture_case(ViT(), 224, 16)
+
+
+CASES = {
+    "tinyvit-finetune": lambda: pose_case("finetune"),
+    "tinyvit-full": lambda: pose_case("full"),
+    "resnet18": _resnet,
+    "vit-s16": _vit,
+}
+
+
+def plain(model: nn.Module, loss_fn: Callable[..., Tensor], batch: Batch) -> Step:
+    optimiser = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=RATE)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        loss_fn(model, batch).mean().backward()
+        optimiser.step()
+
+    return step
+
+
+def _update(engine: ClippingEngine, update: Tensor) -> None:
+    with torch.no_grad():
+        for name, change in engine.unflatten(update).items():
+            engine.parameters[name].sub_(change, alpha=RATE)
+
+
+def ours(model: nn.Module, loss_fn: Callable[..., Tensor], batch: Batch) -> Step:
+    engine = ClippingEngine(model)
+    count = len(next(iter(batch.values())))
+    mechanism = Mechanism(SIGMA, CLIP, count, RandomStream.secure())
+
+    def step() -> None:
+        _update(engine, mechanism.release(engine.clipped_sum(loss_fn, batch, CLIP, chunk=count)))
+
+    return step
+
+
+def vmap(model: nn.Module, loss_fn: Callable[..., Tensor], batch: Batch) -> Step:
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+
+    def step() -> None:
+        terms = slow_terms(model, parameters, loss_fn, batch)
+        with torch.no_grad():
+            norms = torch.stack([term.direct().gradients.flatten(1).norm(dim=1) for term in terms.values()]).norm(dim=0)
+            factors = (CLIP / norms).clamp(max=1)
+            for name, p in parameters.items():
+                total = torch.einsum("i,i...->...", factors, terms[name].direct().gradients)
+                p.sub_((total + SIGMA * CLIP * torch.randn_like(total)) / len(norms), alpha=RATE)
+
+    return step
+
+
+def opacus_hooks(model: nn.Module, loss_fn: Callable[..., Tensor], batch: Batch) -> Step:
+    from opacus import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+
+    wrapped = GradSampleModule(model, loss_reduction="mean")
+    count = len(next(iter(batch.values())))
+    trainable = [p for p in wrapped.parameters() if p.requires_grad]
+    optimiser = DPOptimizer(torch.optim.SGD(trainable, lr=RATE), noise_multiplier=SIGMA, max_grad_norm=CLIP, expected_batch_size=count)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        loss_fn(wrapped, batch).mean().backward()
+        optimiser.step()
+
+    return step
+
+
+def opacus_ghost(model: nn.Module, loss_fn: Callable[..., Tensor], batch: Batch) -> Step:
+    from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import GradSampleModuleFastGradientClipping
+    from opacus.optimizers.optimizer_fast_gradient_clipping import DPOptimizerFastGradientClipping
+    from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+
+    wrapped = GradSampleModuleFastGradientClipping(model, max_grad_norm=CLIP, use_ghost_clipping=True, loss_reduction="mean")
+    count = len(next(iter(batch.values())))
+    trainable = [p for p in wrapped.parameters() if p.requires_grad]
+    optimiser = DPOptimizerFastGradientClipping(
+        torch.optim.SGD(trainable, lr=RATE), noise_multiplier=SIGMA, max_grad_norm=CLIP, expected_batch_size=count
+    )
+
+    class Criterion:
+        reduction = "mean"
+
+        def __call__(self, losses: Tensor, _targets: Tensor) -> Tensor:
+            return losses
+
+    criterion = DPLossFastGradientClipping(wrapped, optimiser, Criterion(), loss_reduction="mean")
+
+    def step() -> None:
+        optimiser.zero_grad()
+        criterion(loss_fn(wrapped, batch), batch.get("y")).backward()
+        optimiser.step()
+
+    return step
+
+
+CONTENDERS = {"plain": plain, "ours": ours, "vmap": vmap, "opacus hooks": opacus_hooks, "opacus ghost": opacus_ghost}
+
+
+def feature_projective(records: int = 32) -> dict[str, Step]:
+    """One private step with an exact public half and a subspace of 50, against two plain steps."""
+    model, loss_fn, batch = pose_case("finetune", records)
+    engine = ClippingEngine(model)
+    mechanism = Mechanism(SIGMA, CLIP, records, RandomStream.secure())
+    rows = torch.linalg.qr(torch.randn(engine.size, 50))[0].T.contiguous()
+    subspace = Subspace(rows, torch.ones(50))
+
+    def private() -> None:
+        update = mechanism.release(engine.clipped_sum(loss_fn, batch, CLIP, chunk=records), subspace)
+        update += engine.mean_gradient(loss_fn, batch)[0]
+        _update(engine, update)
+
+    once = plain(*pose_case("finetune", records))
+    return {"two plain steps": lambda: (once(), once()), "ours": private}
+
+
+def cached_top(records: int = 32) -> dict[str, Step]:
+    """A private step on cached features against a plain finetune step."""
+    return {"plain finetune step": plain(*pose_case("finetune", records)), "ours": ours(*pose_case("top", records))}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*", default=[*CASES, "feature-projective", "top"])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--only", default=",".join(CONTENDERS), help="contenders, separated by commas")
+    parser.add_argument("--no-memory", action="store_true")
+    parser.add_argument("--peak-of", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    warnings.filterwarnings("ignore")
+    if options.peak_of:
+        print_peak(lambda: CONTENDERS[options.peak_of](*CASES[options.cases[0]]()))
+        return
+    print(conditions())
+    for case in options.cases:
+        if case in ("feature-projective", "top"):
+            contenders = feature_projective() if case == "feature-projective" else cached_top()
+            base = next(iter(contenders))
+            refused: dict[str, str] = {}
+        else:
+            contenders, refused, base = {}, {}, "plain"
+            for name in ["plain", *(n for n in options.only.split(",") if n != "plain")]:
+                try:
+                    step = CONTENDERS[name](*copy.deepcopy(CASES[case]()))
+                    step()
+                    contenders[name] = step
+                except Exception as error:  # a peer's failure is a result
+                    refused[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''}"
+        print(f"\n{case}: {options.rounds} interleaved rounds")
+        for name, timed in interleaved(contenders, base, options.rounds).items():
+            peak = None
+            if not options.no_memory and case in CASES:
+                peak = peak_memory_of("benchmarks.clipping", case, "--peak-of", name, "--threads", str(options.threads))
+            print(f"  {name:20s} {timed}" + (f"   peak {peak:7.0f} MiB" if peak else ""), flush=True)
+        for name, reason in refused.items():
+            print(f"  {name:20s} cannot train it: {reason}")
+
+
+if __name__ == "__main__":
+    main()

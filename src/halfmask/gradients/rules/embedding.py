@@ -1,0 +1,69 @@
+"""Embeddings: a record touches only the rows it looks up, so its gradient is kept as those rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from halfmask.errors import HalfmaskError
+from halfmask.gradients.rules import rule
+from halfmask.gradients.terms import Direct, Grouping, Term, kept
+
+
+@rule(nn.Embedding)
+def embedding(module: nn.Module, inputs: Tensor, output_gradient: Tensor, records: int) -> dict[str, Term]:
+    """Rows looked up, and the gradient of each."""
+    assert isinstance(module, nn.Embedding)
+    if module.max_norm is not None or module.scale_grad_by_freq:
+        raise HalfmaskError(
+            "an embedding with max_norm rewrites its weights from the records it sees, and one with scale_grad_by_freq weighs a record by "
+            "how often others look up the same row: neither can be trained privately. Use a plain nn.Embedding"
+        )
+    indices = inputs.reshape(records, -1)
+    gradient = output_gradient.reshape(records, -1, module.embedding_dim)
+    if module.padding_idx is not None:
+        gradient = gradient.masked_fill((indices == module.padding_idx)[..., None], 0)
+    return {"weight": Rows(indices, gradient, module.weight.shape)}
+
+
+@dataclass
+class Rows(Term):
+    """Row numbers (records × tokens) and the gradient that each lookup brings (records × tokens × width)."""
+
+    indices: Tensor
+    gradient: Tensor
+    shape: torch.Size
+
+    def squared_norms(self) -> Tensor:
+        """Lookups of the same row add up before they are squared: Σ over pairs of lookups of the same row of b_s·b_t."""
+        wide = self.gradient.double()
+        same = self.indices[:, :, None] == self.indices[:, None, :]
+        products = wide @ wide.transpose(1, 2)
+        return products.masked_fill(~same, 0).sum((1, 2)).clamp(min=0)
+
+    def weighted_sum(self, factors: Tensor, keep: Tensor | None = None) -> Tensor:  # noqa: D102
+        weighed = kept(self.gradient, keep) * factors.to(self.gradient.dtype)[:, None, None]
+        return weighed.new_zeros(self.shape).index_add_(0, self.indices.flatten(), weighed.flatten(0, 1))
+
+    def direct(self) -> Direct:  # noqa: D102
+        records, tokens = self.indices.shape
+        place = (torch.arange(records, device=self.indices.device)[:, None] * self.shape[0] + self.indices).flatten()
+        flat = self.gradient.new_zeros(records * self.shape[0], self.shape[1]).index_add_(0, place, self.gradient.flatten(0, 1))
+        return Direct(flat.view(records, *self.shape))
+
+    def joined(self, other: Term) -> Term:  # noqa: D102
+        if isinstance(other, Rows):
+            return Rows(torch.cat([self.indices, other.indices], 1), torch.cat([self.gradient, other.gradient], 1), self.shape)
+        return super().joined(other)
+
+    def by_unit(self, grouping: Grouping) -> Term:
+        """Filling up is harmless: what it adds looks row 0 up with a gradient of zero."""
+        if not grouping.even:
+            return super().by_unit(grouping)
+        indices = grouping.side_by_side(self.indices[..., None])[..., 0]
+        return Rows(indices, grouping.side_by_side(self.gradient), self.shape)
+
+    def settled(self) -> Term:  # noqa: D102
+        return self if self.indices.shape[1] ** 2 < self.shape.numel() else self.direct()
