@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.slow import slow_terms
+from halfmask.gradients.subspace import Subspace
 from halfmask.gradients.tape import Tape, UnknownLayer
 from halfmask.gradients.terms import Direct, Grouping, Term
 from halfmask.privacy.adjacency import Adjacency
@@ -51,6 +52,20 @@ class ClippedSum:
     def flat(self) -> Tensor:
         """All sums as one vector, in the order of the model's parameters."""
         return torch.cat([tensor.flatten() for tensor in self.sums.values()])
+
+
+@dataclass(frozen=True)
+class ClippedCoordinates:
+    """Σ over units of the clipped coordinates in a subspace. All but `coordinates` are private even after noise was added."""
+
+    coordinates: Tensor
+    norms: Tensor
+    clip_norm: float
+    nonfinite: int
+
+    def sensitivity(self, adjacency: Adjacency) -> float:
+        """How far `coordinates` can move between neighbouring datasets."""
+        return adjacency.sensitivity(self.clip_norm)
 
 
 class ClippingEngine:
@@ -125,22 +140,84 @@ class ClippingEngine:
                     sums[name] += term.weighted_sum(factor, usable if mask else None)
         return ClippedSum(sums, torch.cat(norms), clip_norm, 0), nonfinite
 
-    def per_record_gradients(self, loss_fn: LossFn, batch: Batch, chunk: int | None = None, dtype: torch.dtype | None = None) -> Tensor:
-        """One gradient per record as the rows of a matrix (records × p), kept in `dtype`. For public records: nothing is clipped."""
-        rows: Tensor | None = None
-        start = 0
+    def clipped_coordinates(
+        self,
+        loss_fn: LossFn,
+        batch: Batch,
+        clip_norm: float,
+        subspace: Subspace,
+        unit_index: Tensor | None = None,
+        chunk: int | None = None,
+    ) -> ClippedCoordinates:
+        """Project each unit's gradient first, clip its coordinates to `clip_norm`, and add them up.
+
+        What of a gradient lies outside the subspace no longer uses up the clip norm. It forms every gradient, so it costs more than
+        `clipped_sum`.
+
+        Formal guarantees: as for `clipped_sum`, of the k coordinates. It holds whatever the basis is.
+        """
+        total = torch.zeros(subspace.dimension, dtype=torch.float64, device=self._device)
+        norms, nonfinite = [total.new_zeros(0)], 0
+        for piece in _whole_units(_length(batch), unit_index, chunk or _DEFAULT_CHUNK):
+            terms = self._terms(loss_fn, piece.of(batch), piece.grouping)
+            with torch.no_grad(), torch.autocast(self._device.type, enabled=False):
+                each = torch.zeros(piece.units, subspace.dimension, dtype=torch.float64, device=self._device)
+                column = 0
+                for name, parameter in self.parameters.items():
+                    if name in terms:
+                        each += subspace.coordinates_of_each(terms.pop(name).direct().gradients.flatten(1), column)
+                    column += parameter.numel()
+                norm, factor, usable = _clip_factors({"": Direct(each)}, piece.units, clip_norm, torch.float64)
+                norms.append(norm)
+                nonfinite += int((~usable).sum())
+                total += Direct(each).weighted_sum(factor, usable)
+        return ClippedCoordinates(total, torch.cat(norms), clip_norm, nonfinite)
+
+    def per_record_gradients(
+        self, loss_fn: LossFn, batch: Batch, chunk: int | None = None, dtype: torch.dtype | None = None, columns: slice | None = None
+    ) -> Tensor:
+        """One gradient per record as the rows of a matrix (records × p). For public records: nothing is clipped.
+
+        Args:
+            dtype: what to keep them in.
+            columns: which of the p columns to keep; by default all.
+        """
+        first, last, _ = (columns or slice(None)).indices(self.size)
+        kind = dtype or next(iter(self.parameters.values())).dtype
+        rows = torch.zeros(_length(batch), last - first, dtype=kind, device=self._device)
+        done = 0
         for piece in _whole_units(_length(batch), None, chunk or _DEFAULT_CHUNK):
             terms = self._terms(loss_fn, piece.of(batch), None)
-            if rows is None:
-                device = next(iter(self.parameters.values())).device
-                rows = torch.zeros(_length(batch), self.size, dtype=dtype or next(iter(self.parameters.values())).dtype, device=device)
-            column = 0
+            start = 0
             for name, parameter in self.parameters.items():
-                if name in terms:
-                    rows[start : start + piece.units, column : column + parameter.numel()] = terms.pop(name).direct().gradients.flatten(1)
-                column += parameter.numel()
-            start += piece.units
-        return rows if rows is not None else torch.zeros(0, self.size)
+                end = start + parameter.numel()
+                low, high = max(start, first), min(end, last)
+                if name in terms and low < high:
+                    gradients = terms.pop(name).direct().gradients.flatten(1)
+                    rows[done : done + piece.units, low - first : high - first] = gradients[:, low - start : high - start]
+                start = end
+            done += piece.units
+        return rows
+
+    def subspace(self, loss_fn: LossFn, batch: Batch, dimension: int, chunk: int | None = None, memory: int = 6 << 30) -> Subspace:
+        """The directions in which the gradients of these public records lie, found in about `memory` bytes.
+
+        The gradients are held in single precision where that takes little of it, in bfloat16 where they would not fit otherwise, and
+        some columns at a time, at the price of further passes, where even those do not.
+        """
+        records = _length(batch)
+        kind = next(iter(self.parameters.values())).dtype
+        dtype = kind if records * self.size * kind.itemsize <= memory // 3 else torch.bfloat16
+        # The basis itself and its making take room too.
+        room = max(memory - 2 * min(dimension, records) * self.size * dtype.itemsize, memory // 4)
+        at_once = max(1, min(self.size, room // (records * dtype.itemsize)))
+        return Subspace.from_columns(
+            lambda columns: self.per_record_gradients(loss_fn, batch, chunk, dtype, columns), self.size, at_once, dimension
+        )
+
+    @property
+    def _device(self) -> torch.device:
+        return next(iter(self.parameters.values())).device
 
     def mean_gradient(self, loss_fn: LossFn, batch: Batch) -> tuple[Tensor, float]:
         """The exact mean gradient as one vector, and the mean loss. For public records (or training without privacy)."""

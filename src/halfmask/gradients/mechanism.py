@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from halfmask.errors import HalfmaskError, unknown_name
-from halfmask.gradients.engine import ClippedSum
+from halfmask.gradients.engine import ClippedCoordinates, ClippedSum
 from halfmask.gradients.subspace import Subspace
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.noise import RandomStream
@@ -87,7 +87,7 @@ class Mechanism:
     noise: RandomStream
     sum_of_four: bool = False
 
-    def release(self, clipped: ClippedSum, subspace: Subspace | None = None) -> Tensor:
+    def release(self, clipped: ClippedSum | ClippedCoordinates, subspace: Subspace | None = None) -> Tensor:
         """The private gradient estimate that may leave: noised, divided by B̄, lifted back if it was projected.
 
         Formal guarantees: a Gaussian mechanism of standard deviation σC on a sum whose sensitivity `clipped` answers for. With a
@@ -98,10 +98,15 @@ class Mechanism:
             raise HalfmaskError(
                 f"the sum was clipped to {clipped.clip_norm:g} but noised for {self.clip_norm:g}: the noise would be too small"
             )
-        total = clipped.flat()
-        signal = total if subspace is None else subspace.coordinates(total)
+        if isinstance(clipped, ClippedCoordinates):
+            if subspace is None or len(clipped.coordinates) != subspace.dimension:
+                raise HalfmaskError("these are coordinates in a subspace: release them with the subspace they were taken in")
+            signal, kind = clipped.coordinates, subspace.lifted_dtype
+        else:
+            total = clipped.flat()
+            signal, kind = (total if subspace is None else subspace.coordinates(total)), total.dtype
         noise = self.noise.gaussian(len(signal), self.sum_of_four).to(signal.device)
-        mean = noise.mul_(self.noise_multiplier * self.clip_norm).add_(signal).div_(self.expected_batch).to(total.dtype)
+        mean = noise.mul_(self.noise_multiplier * self.clip_norm).add_(signal).div_(self.expected_batch).to(kind)
         return mean if subspace is None else subspace.lift(mean)
 
 

@@ -6,6 +6,7 @@ GGᵀ = UΛUᵀ the basis is V = GᵀU_kΛ_k^(−1/2). No p×p matrix is ever fo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +17,8 @@ from halfmask.errors import HalfmaskError
 # Eigenvalues below this share of the largest are rounding noise; dividing by their root would make V anything but orthonormal.
 _SMALLEST_EIGENVALUE = 1e-6
 _COLUMNS_AT_ONCE = 1 << 18
+# Rounding of the norm itself: within the margin that the clip leaves.
+_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -30,38 +33,75 @@ class Subspace:
     spectrum: Tensor
 
     @classmethod
-    def from_gradients(cls, gradients: Tensor, dimension: int) -> Subspace:
-        """The span of the top `dimension` principal directions of `gradients` (records × p), or fewer if their rank is less."""
+    def from_gradients(cls, gradients: Tensor, dimension: int, dtype: torch.dtype | None = None) -> Subspace:
+        """The span of the top `dimension` principal directions of `gradients` (records × p), or fewer if their rank is less.
+
+        Args:
+            dtype: what to keep the basis in; by default what the gradients are in.
+        """
+        return cls.from_columns(lambda columns: gradients[:, columns], gradients.shape[1], gradients.shape[1], dimension, dtype)
+
+    @classmethod
+    def from_columns(
+        cls, gradients_of: Callable[[slice], Tensor], size: int, at_once: int, dimension: int, dtype: torch.dtype | None = None
+    ) -> Subspace:
+        """The same from gradients too many to hold: `gradients_of` gives some columns of them at a time, up to `at_once`.
+
+        It is asked twice for all columns but the last ones: once for the spectrum, once for the directions.
+        """
         if dimension < 1:
             raise HalfmaskError(f"the subspace dimension is {dimension}: expected at least 1")
-        gradients = gradients[torch.isfinite(gradients).all(1)]
-        if not len(gradients):
+        groups = [slice(start, min(start + at_once, size)) for start in range(0, size, at_once)]
+        gram: Tensor | None = None
+        held = None
+        for columns in groups:
+            held = None  # so that two groups are never held at once
+            held = gradients_of(columns)
+            part = gram_matrix(held)
+            gram = part if gram is None else gram + part
+        assert gram is not None and held is not None
+        finite = torch.isfinite(gram.diagonal())
+        if not bool(finite.any()):
             raise HalfmaskError("no public record has a finite gradient: training has diverged. Lower optimiser.learning_rate")
-        gram = torch.zeros(len(gradients), len(gradients), dtype=torch.float64, device=gradients.device)
-        for columns in gradients.split(_COLUMNS_AT_ONCE, dim=1):
-            wide = columns.double()
-            gram += wide @ wide.T
-        values, vectors = torch.linalg.eigh(gram)
+        values, vectors = torch.linalg.eigh(gram[finite][:, finite])
         values, vectors = values.flip(0).clamp(min=0), vectors.flip(1)
         if values[0] <= 0:
             raise HalfmaskError("every public gradient is zero: there is no subspace to find")
         keep = min(dimension, int((values > _SMALLEST_EIGENVALUE * values[0]).sum()))
         mixing = (vectors[:, :keep] / values[:keep].sqrt()).T
-        rows = torch.cat([(mixing @ c.double()).to(gradients.dtype) for c in gradients.split(_COLUMNS_AT_ONCE, dim=1)], 1)
-        return cls(rows / max(1.0, spectral_norm(rows)), values / len(gradients))
+        rows = torch.empty(keep, size, dtype=dtype or held.dtype, device=held.device)
+        for columns in reversed(groups):
+            if columns is not groups[-1]:
+                held = None
+                held = gradients_of(columns)
+            for start in range(0, held.shape[1], _COLUMNS_AT_ONCE):
+                some = held[:, start : start + _COLUMNS_AT_ONCE][finite].double()
+                rows[:, columns.start + start : columns.start + start + some.shape[1]] = (mixing @ some).to(rows.dtype)
+        return cls(_no_longer_than_one(rows), values / int(finite.sum()))
 
     @property
     def dimension(self) -> int:
         """k, the number of directions."""
         return len(self.rows)
 
+    @property
+    def lifted_dtype(self) -> torch.dtype:
+        """What lifted vectors are in: single precision for a basis kept in a shorter format."""
+        return torch.float32 if self.rows.dtype.itemsize < 4 else self.rows.dtype
+
     def coordinates(self, vector: Tensor) -> Tensor:
-        """Vᵀ·vector: k numbers."""
-        return self.rows @ vector.to(self.rows.dtype)
+        """Vᵀ·vector: k numbers. The vector keeps its precision: rounding it to the basis's would not keep to its sensitivity."""
+        parts = zip(self.rows.split(_COLUMNS_AT_ONCE, 1), vector.split(_COLUMNS_AT_ONCE), strict=True)
+        return torch.stack([rows.to(vector.dtype) @ some for rows, some in parts]).sum(0)
+
+    def coordinates_of_each(self, vectors: Tensor, first_column: int) -> Tensor:
+        """What columns `first_column`, … of some vectors (one a row) add to their coordinates (vectors × k)."""
+        rows = self.rows[:, first_column : first_column + vectors.shape[1]]
+        return vectors @ rows.to(vectors.dtype).T
 
     def lift(self, coordinates: Tensor) -> Tensor:
         """V·coordinates: back to p numbers."""
-        return coordinates.to(self.rows.dtype) @ self.rows
+        return torch.cat([coordinates @ rows.to(coordinates.dtype) for rows in self.rows.split(_COLUMNS_AT_ONCE, 1)])
 
     def diagnostics(self) -> dict[str, float | list[float]]:
         """The public terms of the convergence bound: spectrum, gap below the last direction kept, share of energy captured."""
@@ -74,10 +114,25 @@ class Subspace:
         }
 
 
-def spectral_norm(rows: Tensor) -> float:
-    """The largest singular value, from a Gram matrix accumulated in double precision."""
+def gram_matrix(rows: Tensor) -> Tensor:
+    """Rows · rowsᵀ, accumulated in double precision: a product in single precision, cast, would bury the small eigenvalues."""
     gram = torch.zeros(len(rows), len(rows), dtype=torch.float64, device=rows.device)
     for columns in rows.split(_COLUMNS_AT_ONCE, dim=1):
         wide = columns.double()
         gram += wide @ wide.T
-    return float(torch.linalg.eigvalsh(gram)[-1].clamp(min=0).sqrt())
+    return gram
+
+
+def spectral_norm(rows: Tensor) -> float:
+    """The largest singular value."""
+    return float(torch.linalg.eigvalsh(gram_matrix(rows))[-1].clamp(min=0).sqrt())
+
+
+def _no_longer_than_one(rows: Tensor) -> Tensor:
+    """Shrink the rows until their spectral norm, as stored, is at most 1: in a short format dividing once may round back up."""
+    for _ in range(20):
+        norm = spectral_norm(rows)
+        if norm <= 1 + _TOLERANCE:
+            return rows
+        rows.div_(max(norm, 1 + torch.finfo(rows.dtype).eps))
+    raise AssertionError("a basis that shrinks in every round ends below 1")

@@ -156,8 +156,7 @@ class Trainer:
         if setup.method.projected:
             assert setup.basis is not None
             records = setup.basis.batch(torch.arange(len(setup.basis)), "image", setup.device)
-            gradients = self.engine.per_record_gradients(pose_loss, records, setup.config.chunk)
-            self.subspace = Subspace.from_gradients(gradients, setup.config.subspace.dim)
+            self.subspace = self.engine.subspace(pose_loss, records, setup.config.subspace.dim, setup.config.chunk)
             self.folder.log("subspace", step=self.step, **self.subspace.diagnostics())
 
     def _end_epoch(self) -> None:
