@@ -92,7 +92,7 @@ def predict_one(trained: TrainedRun, path: Path, box: Box | None, flip_test: boo
     import numpy as np
 
     from halfmask.data.figures import JOINT_NAMES
-    from halfmask.data.folder import crop_transform, read_image
+    from halfmask.data.images import crop_transform, read_image
     from halfmask.report.overlay import draw_skeleton, save_png
     from halfmask.tasks.pose import predict as find_joints
 
