@@ -30,8 +30,8 @@ def detect_format(folder: Path) -> str:
     found = sorted(path.name + ("/" if path.is_dir() else "") for path in folder.iterdir())
     listed = ", ".join(found[:6]) + (", …" if len(found) > 6 else "") if found else "nothing"
     raise HalfmaskError(
-        f"{folder} is in no known format (found {listed}): expected annotations.json (your own images), joints.mat (LSP, LSPET), MPII's JSON "
-        "or .mat, or COCO-style keypoint JSON in the folder or its 'annotations'"
+        f"{folder} is in no known format (found {listed}): expected annotations.json (your own images), joints.mat (LSP, LSPET), MPII's "
+        "JSON or .mat, or COCO-style keypoint JSON in the folder or its 'annotations'"
     )
 
 
