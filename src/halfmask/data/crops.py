@@ -71,6 +71,16 @@ def joints_box(joints: np.ndarray, labelled: np.ndarray) -> Box:
     return float(left), float(top), float(right - left), float(bottom - top)
 
 
+def box_problem(box: Box, image_size: tuple[int, ...]) -> str | None:
+    """Why nobody can be cut out of an image (rows, columns) by this box; None if somebody can."""
+    x, y, width, height = box
+    if not (np.isfinite(box).all() and width >= 0 and height >= 0 and max(width, height) > 0):
+        return NO_AREA
+    if x >= image_size[1] or y >= image_size[0] or x + width <= 0 or y + height <= 0:
+        return OUTSIDE
+    return None
+
+
 def _empty(people: Sequence[Person], size: tuple[int, int]) -> dict[str, np.ndarray]:
     count = len(people)
     joints = len(people[0].joints) if people else 0
@@ -106,11 +116,9 @@ def _crop_image(
 
 
 def _cut(image: np.ndarray, person: Person, row: int, size: tuple[int, int], arrays: dict[str, np.ndarray]) -> str | None:
-    x, y, width, height = person.box
-    if not (np.isfinite(person.box).all() and width >= 0 and height >= 0 and max(width, height) > 0):
-        return NO_AREA
-    if x >= image.shape[1] or y >= image.shape[0] or x + width <= 0 or y + height <= 0:
-        return OUTSIDE
+    problem = box_problem(person.box, image.shape[:2])
+    if problem:
+        return problem
     transform = crop_transform(person.box, size)
     placed = person.joints[:, :2] @ transform[:, :2].T + transform[:, 2]
     inside = ((placed >= 0) & (placed <= [size[1] - 1, size[0] - 1])).all(1)
