@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from halfmask.cli.settings import OUTPUT_PANEL, JsonOption
+from halfmask.cli.settings import OUTPUT_PANEL, JsonOption, use_threads
 
 app = typer.Typer(no_args_is_help=True, help="Datasets on disk.")
 
@@ -73,6 +73,7 @@ def inspect(
     from halfmask.data.skeleton import skeleton_named
     from halfmask.report.overlay import save_png
 
+    use_threads(None)
     target = skeleton_named(skeleton)
     found = read_annotations(find_folder(path), format, tuple(annotations or ()))
     with TerminalProgress() as progress:

@@ -28,10 +28,12 @@ def tables(inspection: Inspection) -> Iterator[Table | str]:
     if not inspection.opened:
         yield "images were not opened: missing or damaged files would not show"
     yield unit_table(inspection)
-    yield (
-        "ε of a crop does not hold for an image or a person with several: it grows up to as many times as there are people (or images). "
-        "Protecting them needs --set unit=image or unit=subject."
-    )
+    if inspection.image_cost:
+        worth = ", ".join(f"{people} people {cost:.2g}" for people, cost in inspection.image_cost.items() if people > 1)
+        yield (
+            f"a promise about crops is weaker for images with several people: where one crop's ε is {inspection.image_cost[1]:.2g}, "
+            f"that of an image is, with {worth}. To promise it to images, train with --set unit=image"
+        )
     yield joints_table(inspection)
 
 
@@ -97,9 +99,7 @@ def _bar(part: PartFacts, people: int, and_more: bool) -> str:
 def _problems(part: PartFacts) -> Iterator[str]:
     for reason, count in (part.left_out | count_reasons(part.bad)).items():
         yield f"{part.name}: {count:,} × {reason}"
-    files = sorted(
-        {f"{one.detail} ({'missing' if 'missing' in one.reason else 'unreadable'})" for one in part.bad if one.reason in BAD_FILES}
-    )
+    files = sorted({f"{one.detail}: {one.reason}" for one in part.bad if one.reason in BAD_FILES})
     for name in files[:_NAMED_FILES]:
         yield f"  {name}"
     if len(files) > _NAMED_FILES:

@@ -88,6 +88,7 @@ def _empty(people: Sequence[Person], size: tuple[int, int]) -> dict[str, np.ndar
         "images": np.zeros((count, 3, *size), np.uint8),
         "joints": np.zeros((count, joints, 2), np.float32),
         "labelled": np.zeros((count, joints), bool),
+        "annotated": np.zeros((count, joints), bool),
         "head_boxes": np.full((count, 4), np.nan, np.float32),
         "transforms": np.zeros((count, 2, 3), np.float64),
         "kept": np.arange(count),
@@ -122,14 +123,16 @@ def _cut(image: np.ndarray, person: Person, row: int, size: tuple[int, int], arr
     transform = crop_transform(person.box, size)
     placed = person.joints[:, :2] @ transform[:, :2].T + transform[:, 2]
     inside = ((placed >= 0) & (placed <= [size[1] - 1, size[0] - 1])).all(1)
-    labelled = (person.joints[:, 2] > 0) & inside
+    annotated = (person.joints[:, 2] > 0) & np.isfinite(placed).all(1)
+    labelled = annotated & inside
     if not person.detected and not labelled.any():
         return NO_JOINT
     crop = cv2.warpAffine(image, transform, (size[1], size[0]), flags=cv2.INTER_LINEAR)
     arrays["images"][row] = crop.transpose(2, 0, 1)
-    # What is not labelled may hold anything; garbage that is never stored cannot be read.
-    arrays["joints"][row] = np.where(labelled[:, None], placed, 0)
+    # What is not annotated may hold anything; garbage that is never stored cannot be read.
+    arrays["joints"][row] = np.where(annotated[:, None], placed, 0)
     arrays["labelled"][row] = labelled
+    arrays["annotated"][row] = annotated
     if person.head_box is not None:
         corners = np.asarray(person.head_box, np.float64).reshape(2, 2) @ transform[:, :2].T + transform[:, 2]
         arrays["head_boxes"][row] = corners.ravel()

@@ -81,10 +81,18 @@ def with_skeleton(records: PoseRecords, target: Skeleton) -> PoseRecords:
         return records
     mapping = map_joints(records.skeleton, target)
     joints, labelled = mapping.apply(np.asarray(records.joints), np.asarray(records.labelled))
+    annotated = None if records.annotated is None else mapping.apply(np.asarray(records.joints), np.asarray(records.annotated))[1]
     # OKS is defined on the joints that were annotated, not on what was made of them.
     coco = records.coco if target.oks_sigmas and not mapping.derived else None
     return replace(
-        records, joints=joints, labelled=labelled, skeleton=target, unscored=mapping.derived, coco=coco, key=f"{records.key}/{target.name}"
+        records,
+        joints=joints,
+        labelled=labelled,
+        annotated=annotated,
+        skeleton=target,
+        unscored=mapping.derived,
+        coco=coco,
+        key=f"{records.key}/{target.name}",
     )
 
 

@@ -14,7 +14,7 @@ from halfmask.data.store import cached
 from halfmask.errors import HalfmaskError
 
 # Part of every key: crops made by code that cut them differently are not found again.
-_CROP_VERSION = 1
+_CROP_VERSION = 2
 
 
 def read_people(
@@ -48,6 +48,7 @@ def read_people(
         images=arrays["images"],
         joints=arrays["joints"],
         labelled=arrays["labelled"],
+        annotated=arrays["annotated"],
         head_boxes=arrays["head_boxes"],
         image_ids=np.array([person.image_id for person in kept], np.int64),
         subjects=np.array([person.subject for person in kept], np.int64) if known else None,

@@ -64,6 +64,7 @@ class PoseRecords:
         views: ψ of every image, bytes, in the images' shape; present once a view was declared, and named by `view_key`.
         features: per source (`image`, `view`): the frozen lower part of a network applied to every record.
         skeleton: what the joints are.
+        annotated: N×J, whether the joint is annotated anywhere, which is what benchmarks count; `labelled` if not given.
         unscored: names of joints that were derived from others: something to learn from, nothing to judge by.
         transforms: N×2×3, from image pixels to crop pixels, where predictions must find their way back.
         coco: what OKS-AP needs, for datasets that are scored by it.
@@ -81,6 +82,7 @@ class PoseRecords:
     view_key: str = ""
     features: dict[str, np.ndarray] = field(default_factory=dict)
     skeleton: Skeleton = MPII
+    annotated: np.ndarray | None = None
     unscored: tuple[str, ...] = ()
     transforms: np.ndarray | None = None
     coco: CocoTruth | None = None
@@ -125,11 +127,17 @@ class PoseRecords:
             subjects=None if self.subjects is None else self.subjects[records],
             views=None if self.views is None else self.views[records],
             features={},
+            annotated=None if self.annotated is None else self.annotated[records],
             transforms=None if self.transforms is None else self.transforms[records],
             coco=None if self.coco is None else self.coco.take(records),
             scenes=None if self.scenes is None else self.scenes[records],
             key=f"{self.key}/{_digest(records)}",
         )
+
+    def scored(self) -> np.ndarray:
+        """N×J, the joints that a model is judged by: all that somebody annotated, in the crop or not."""
+        known = np.asarray(self.labelled if self.annotated is None else self.annotated)
+        return known & np.array([name not in self.unscored for name in self.skeleton.names])
 
     def unit_ids(self, unit: str) -> np.ndarray:
         """The unit that each record belongs to."""

@@ -106,13 +106,13 @@ def score(records: PoseRecords, predicted: np.ndarray, confidences: np.ndarray) 
     metric = metric_of(records)
     if metric == "pckh":
         sizes = head_size(records.head_boxes)
-        scores = summary(predicted, records.joints, records.labelled, sizes)
-        return scores, pckh(predicted, records.joints, records.labelled, sizes).per_joint
+        counted = records.scored()
+        scores = summary(predicted, records.joints, counted, sizes)
+        return scores, pckh(predicted, records.joints, counted, sizes).per_joint
     if metric == "oks-ap":
         return _average_precision(records, predicted, confidences), {}
-    scored = np.array([name not in records.unscored for name in records.skeleton.names])
-    labelled = np.asarray(records.labelled) & scored
-    result = pck.pck(predicted, records.joints, labelled, pck.torso_lengths(records.joints, records.labelled, records.skeleton))
+    counted = records.scored()
+    result = pck.pck(predicted, records.joints, counted, pck.torso_lengths(records.joints, counted, records.skeleton))
     return pck.summary(result, records.skeleton), dict(zip(records.skeleton.names, result[0.2].per_joint.tolist(), strict=True))
 
 
