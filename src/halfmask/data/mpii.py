@@ -188,7 +188,7 @@ def _release_person(person: Any) -> tuple[Box | None, np.ndarray | None]:
     joints = np.zeros((_JOINTS, 3))
     for point in points:
         # A joint that is listed is labelled; `is_visible` (empty for some) tells only whether it is hidden.
-        visible = getattr(point, "is_visible", 1)
-        hidden = str(visible) == "0"
+        visible = finite_array(getattr(point, "is_visible", 1), ())
+        hidden = visible is not None and visible == 0
         joints[int(point.id)] = (float(point.x) - 1, float(point.y) - 1, 1 if hidden else 2)
     return person_box(centre - 1, float(scale)), joints
