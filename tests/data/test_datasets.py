@@ -73,6 +73,8 @@ def test_a_bad_file_is_refused_or_its_people_are_no_record(lspet) -> None:
         data = load_datasets(replace(lspet, on_bad="skip"), SIZE)
         assert data.private.image_ids.tolist() == [4, 6] and len(data.private) == len(data.private.images) == 2
         assert data.left_out == {"private": {MISSING: 1}}
+        (remark,) = data.remarks()
+        assert f"private: left out 1 × {MISSING}" in remark and "im00005" not in remark
     assert len(load_test(lspet, SIZE)) == 2, "what is wrong with private files is nothing to judging"
 
 

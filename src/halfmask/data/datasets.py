@@ -76,6 +76,13 @@ class Datasets:
     fingerprints: Fingerprints
     left_out: dict[str, dict[str, int]] = field(default_factory=dict)
 
+    def remarks(self) -> list[str]:
+        """Who is no record and why, in numbers: the names of private files stay where they are."""
+        return [
+            f"{part}: left out {', '.join(f'{count:,} × {reason}' for reason, count in reasons.items())} ('halfmask data inspect' names them)"
+            for part, reasons in self.left_out.items()
+        ]
+
 
 def load_datasets(config: DataConfig, size: tuple[int, int], report: Report | None = None) -> Datasets:
     """Read (or draw) all parts."""
