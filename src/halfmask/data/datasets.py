@@ -78,10 +78,11 @@ class Datasets:
 
     def remarks(self) -> list[str]:
         """Who is no record and why, in numbers: the names of private files stay where they are."""
-        return [
-            f"{part}: left out {', '.join(f'{count:,} × {reason}' for reason, count in reasons.items())} ('halfmask data inspect' names them)"
-            for part, reasons in self.left_out.items()
-        ]
+        lines = []
+        for part, reasons in self.left_out.items():
+            counts = ", ".join(f"{count:,} × {reason}" for reason, count in reasons.items())
+            lines.append(f"{part}: left out {counts} ('halfmask data inspect' tells more)")
+        return lines
 
 
 def load_datasets(config: DataConfig, size: tuple[int, int], report: Report | None = None) -> Datasets:
