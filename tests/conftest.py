@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
+import scipy.io
 import torch
 
 import halfmask.privacy.accounting as accounting
 from halfmask.data.figures import JOINT_NAMES
 from halfmask.data.figures_records import figures_records
 from halfmask.data.records import PoseRecords
+from halfmask.data.skeleton import COCO
 from halfmask.training.config import RunConfig, build_config
 
 TINY_SIZE = (64, 48)
@@ -116,5 +120,124 @@ def random_records() -> Callable[..., PoseRecords]:
             subjects=None if subjects is None else np.asarray(subjects),
             key=key,
         )
+
+    return build
+
+
+SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
+
+
+@pytest.fixture
+def shared_data() -> Callable[[str], Path]:
+    """Finds real samples beside the repository; tests that want one are skipped where there is none."""
+
+    def find(name: str) -> Path:
+        if not (SHARED_DATA / name).is_dir():
+            pytest.skip(f"no sample '{name}' on this machine")
+        return SHARED_DATA / name
+
+    return find
+
+
+def write_photo(path: Path, height: int = 120, width: int = 90, seed: int = 0) -> None:
+    """A picture that no two seeds share, as a JPEG or whatever the name says."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    coarse = np.random.default_rng(seed).integers(0, 256, (6, 5, 3), dtype=np.uint8)
+    cv2.imwrite(str(path), cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC))
+
+
+def standing_person(joints: int, left: float = 20, top: float = 20, height: float = 80) -> np.ndarray:
+    """J×2 points that no two joints share, in a box half as wide as it is high."""
+    steps = np.arange(joints)
+    return np.column_stack([left + (steps * 5 % joints) / (joints - 1) * height / 2, top + steps / (joints - 1) * height])
+
+
+@pytest.fixture
+def photo() -> Callable[..., None]:
+    return write_photo
+
+
+@pytest.fixture
+def person() -> Callable[..., np.ndarray]:
+    return standing_person
+
+
+@pytest.fixture
+def lsp_folder(tmp_path: Path) -> Callable[..., Path]:
+    """Builds LSPET (14×3×N) or, with `classic`, LSP (3×14×N)."""
+
+    def build(count: int = 6, classic: bool = False, flags: np.ndarray | None = None, joints: np.ndarray | None = None) -> Path:
+        folder = tmp_path / ("lsp" if classic else "lspet")
+        digits = 4 if classic else 5
+        for number in range(1, count + 1):
+            write_photo(folder / "images" / f"im{number:0{digits}d}.jpg", seed=number)
+        points = np.stack([standing_person(14, left=20 + i) for i in range(count)]) if joints is None else joints
+        seen = (np.zeros if classic else np.ones)((count, 14)) if flags is None else flags
+        matrix = np.concatenate([points, seen[..., None]], -1)
+        scipy.io.savemat(folder / "joints.mat", {"joints": matrix.transpose(2, 1, 0) if classic else matrix.transpose(1, 2, 0)})
+        return folder
+
+    return build
+
+
+def coco_annotation(number: int, image: int, **changes: Any) -> dict[str, Any]:
+    points = np.column_stack([standing_person(17), np.full(17, 2)]).ravel().tolist()
+    body = {"id": number, "image_id": image, "category_id": 1, "iscrowd": 0, "num_keypoints": 17, "area": 2000.0}
+    return body | {"bbox": [15.0, 15.0, 50.0, 90.0], "keypoints": points} | changes
+
+
+def coco_body(images: list[tuple[int, str]], annotations: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "images": [{"id": number, "file_name": name, "height": 120, "width": 90} for number, name in images],
+        "annotations": annotations,
+        "categories": [{"id": 1, "name": "person", "keypoints": list(COCO.names)}],
+    }
+
+
+@pytest.fixture
+def coco_folder(tmp_path: Path) -> Callable[..., Path]:
+    """Builds COCO: three training images (the first with two people) and two for validation, or with the annotations given."""
+
+    def build(train: list[dict[str, Any]] | None = None, val: list[dict[str, Any]] | None = None) -> Path:
+        folder = tmp_path / "coco"
+        (folder / "annotations").mkdir(parents=True, exist_ok=True)
+        default = {
+            "train": [coco_annotation(1, 11), coco_annotation(2, 11), coco_annotation(3, 12), coco_annotation(4, 13)],
+            "val": [coco_annotation(5, 21), coco_annotation(6, 22)],
+        }
+        for split, given, ids in (("train", train, (11, 12, 13)), ("val", val, (21, 22))):
+            names = [(number, f"{number:012d}.jpg") for number in ids]
+            for number, name in names:
+                write_photo(folder / f"{split}2017" / name, seed=number)
+            body = coco_body(names, default[split] if given is None else given)
+            (folder / "annotations" / f"person_keypoints_{split}2017.json").write_text(json.dumps(body))
+        return folder
+
+    return build
+
+
+@pytest.fixture
+def annotation() -> Callable[..., dict[str, Any]]:
+    return coco_annotation
+
+
+@pytest.fixture
+def mpii_folder(tmp_path: Path) -> Callable[..., Path]:
+    """Builds MPII as JSON: two training images (the first with two people) and two validation people with head boxes."""
+
+    def build(head_boxes: bool = True, **changes: Any) -> Path:
+        folder = tmp_path / "mpii"
+        points = (standing_person(16) + 1).tolist()
+        entry = {"center": [41.0, 61.0], "scale": 0.4, "joints": points, "joints_vis": [1] * 16} | changes
+        splits = {"train": ["a.jpg", "a.jpg", "b.jpg"], "valid": ["c.jpg", "d.jpg"]}
+        (folder / "annot").mkdir(parents=True, exist_ok=True)
+        for split, names in splits.items():
+            (folder / "annot" / f"{split}.json").write_text(json.dumps([entry | {"image": name} for name in names]))
+            for name in names:
+                write_photo(folder / "images" / name, seed=ord(name[0]))
+        if head_boxes:
+            boxes = np.stack([np.array([[31.0, 21.0], [43.0, 37.0]]), np.array([[11.0, 11.0], [14.0, 15.0]])], -1)
+            scipy.io.savemat(folder / "annot" / "mpii_gt_val.mat", {"headboxes_src": boxes})
+        return folder
 
     return build

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from halfmask.cli.predict import list_images, output_names, parse_box, to_image
 from halfmask.data.figures import JOINT_NAMES
-from halfmask.data.folder import crop_transform
+from halfmask.data.images import crop_transform
 from halfmask.errors import HalfmaskError
 from halfmask.tasks import pose
 

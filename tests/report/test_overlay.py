@@ -2,7 +2,7 @@ import cv2
 import numpy as np
 import pytest
 
-from halfmask.data.folder import read_image
+from halfmask.data.images import read_image
 from halfmask.errors import HalfmaskError
 from halfmask.report.overlay import LEFT, RIGHT, TRUNK, contact_sheet, draw_skeleton, save_png
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from halfmask.data.folder import read_image
+from halfmask.data.images import read_image
 from halfmask.errors import HalfmaskError
 from halfmask.report import canvas, plots
 from halfmask.report.plots import accuracy_against_epsilon, method_bars

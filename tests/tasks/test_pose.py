@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from halfmask.data.datasets import DataConfig, load_test
 from halfmask.data.figures import FLIP_PAIRS
 from halfmask.data.records import PoseRecords
+from halfmask.data.skeleton import LSP, MPII
+from halfmask.data.splits import SplitsConfig
 from halfmask.gradients.engine import ClippingEngine, check_records_apart
-from halfmask.models.simcc import PoseModel, smoothed_targets
-from halfmask.tasks.pose import evaluate, pose_loss, predict
+from halfmask.models.simcc import PoseModel, decode, flip_back, smoothed_targets
+from halfmask.tasks.pose import evaluate, metric_of, pose_loss, predict, score
 
 SIZE = (64, 48)
 
@@ -162,3 +167,88 @@ def test_evaluation_of_views_looks_at_views(model: PoseModel, tiny_records: Pose
     monkeypatch.setattr("halfmask.tasks.pose.predict", lambda m, images, *a, **k: seen.append(images) or real(m, images))
     evaluate(model, replace(tiny_records, views=views), source="view")
     assert seen[0] is views
+
+
+def perfect(records: PoseRecords) -> tuple[np.ndarray, np.ndarray]:
+    return np.array(records.joints, np.float32), np.ones(records.joints.shape[:2], np.float32)
+
+
+def test_lsp_is_scored_by_torso_length(lsp_folder, fresh_home) -> None:
+    records = load_test(DataConfig(name=str(lsp_folder(4)), splits=SplitsConfig(test="1-4")), SIZE)
+    assert metric_of(records) == "pck"
+    scores, per_joint = score(records, *perfect(records))
+    assert scores["pck@0.2"] == scores["pck@0.5"] == 100 and set(per_joint) == set(LSP.names)
+    points, sure = perfect(records)
+    points[:, LSP.index("l_knee")] += 1000
+    scores, per_joint = score(records, points, sure)
+    assert scores["pck@0.2"] == pytest.approx(100 * 13 / 14) and per_joint["l_knee"] == 0 and scores["pck@0.2/knee"] == 50
+
+
+def test_mpii_is_scored_by_head_boxes_where_it_has_them(mpii_folder, fresh_home) -> None:
+    config = DataConfig(name=str(mpii_folder()))
+    records = load_test(config, SIZE)
+    assert metric_of(records) == "pckh"
+    # The first head box is 12 × 16: its size is 0.6 · 20 = 12 pixels of the image, the second's 0.6 · 5 = 3.
+    assert records.transforms is not None
+    zoom = records.transforms[:, 0, 0]
+    points, sure = perfect(records)
+    points[:, 0, 0] += 4 * zoom
+    scores, per_joint = score(records, points, sure)
+    assert per_joint["r_ankle"] == 50, "4 pixels are within half of 12, and not within half of 3"
+    assert scores["pckh@0.5"] == pytest.approx(100 * 27 / 28)
+    (Path(config.name) / "annot/mpii_gt_val.mat").unlink()
+    assert metric_of(load_test(config, SIZE)) == "pck"
+
+
+def test_a_joint_outside_the_crop_counts_as_the_benchmark_counts_it(mpii_folder, fresh_home) -> None:
+    joints = json.loads((mpii_folder() / "annot/train.json").read_text())[0]["joints"]
+    joints[0] = [88.0, 2.0]
+    records = load_test(DataConfig(name=str(mpii_folder(joints=joints, scale=0.25))), SIZE)
+    assert not records.labelled[:, 0].any() and records.scored()[:, 0].all()
+    points, sure = perfect(records)
+    points[:, 0] = 0
+    assert score(records, points, sure)[1]["r_ankle"] == 0
+
+
+def test_coco_is_scored_on_its_images(coco_folder, annotation, fresh_home) -> None:
+    nobody = annotation(7, 22, keypoints=[0.0] * 51, num_keypoints=0)
+    records = load_test(DataConfig(name=str(coco_folder(val=[annotation(5, 21), annotation(6, 22), nobody]))), SIZE)
+    assert metric_of(records) == "oks-ap" and len(records) == 2
+    scores, _ = score(records, *perfect(records))
+    assert scores["ap"] == pytest.approx(100), "poses found in crops are right in their images"
+    points, sure = perfect(records)
+    points[0] += 1000
+    assert score(records, points, sure)[0]["ar"] == pytest.approx(50)
+    alone = records.take(np.array([1]))
+    assert score(alone, *perfect(alone))[0]["ar"] == pytest.approx(100), "those who were not taken are not missed"
+
+
+def test_somebody_detected_twice_is_found_once(coco_folder, fresh_home) -> None:
+    folder = coco_folder()
+    boxes = [{"image_id": image, "bbox": [15, 15, 50, 90], "score": s} for image in (21, 22) for s in (0.9, 0.8)]
+    (folder / "boxes.json").write_text(json.dumps(boxes))
+    records = load_test(DataConfig(name=str(folder), boxes="boxes.json"), SIZE)
+    annotated = load_test(DataConfig(name=str(folder)), SIZE)
+    assert len(records) == 4 and not records.labelled.any()
+    points = np.repeat(perfect(annotated)[0], 2, axis=0)
+    scores, _ = score(records, points, np.ones((4, 17), np.float32))
+    assert scores["ap"] == pytest.approx(100)
+
+
+def test_a_model_of_other_joints_is_scored_on_those_both_have(model: PoseModel, lsp_folder, fresh_home) -> None:
+    records = load_test(DataConfig(name=str(lsp_folder(4)), splits=SplitsConfig(test="1-4")), SIZE)
+    scores, per_joint = evaluate(model, records)
+    assert set(per_joint) == set(MPII.names) and math.isnan(per_joint["pelvis"]) and not math.isnan(per_joint["upper_neck"])
+    assert 0 <= scores["pck@0.2"] <= scores["pck@0.5"] <= 100
+
+
+def test_fourteen_joints_are_mirrored_as_lsps() -> None:
+    torch.manual_seed(0)
+    model = PoseModel("nano", 14, SIZE).eval()
+    images = np.random.default_rng(0).integers(0, 256, (4, 3, *SIZE), dtype=np.uint8)
+    with torch.no_grad():
+        x, y = model(torch.from_numpy(images))
+        mirror = model(torch.from_numpy(images[..., ::-1].copy()))
+        x_back, y_back = flip_back(mirror[0], mirror[1], LSP.flip_pairs, 2)
+        expected, _ = decode((x + x_back) / 2, (y + y_back) / 2, 2)
+    np.testing.assert_array_equal(predict(model, images)[0], expected.numpy())

@@ -90,3 +90,17 @@ def test_pretraining_reads_public_people_and_learns(
     assert json.loads((folder / "metrics.json").read_text())["split"] == "public"
     again = pretrain(config, tmp_path / "again")
     assert (again / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_pretraining_on_a_dataset_opens_public_images_alone(
+    tiny_config: Callable[..., RunConfig], lsp_folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = lsp_folder(20)
+    for private in range(17, 21):
+        (folder / f"images/im{private:05d}.jpg").write_bytes(b"nobody opens this")
+    splits = ("data.splits.public=1-12", "data.splits.tuning=13-16", "data.splits.private=17-20")
+    out = pretrain(tiny_config(f"data.name={folder}", *splits, epochs=0.5), tmp_path / "run")
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["split"] == "public" and 0 <= metrics["metrics"]["pck@0.5"] <= 100
+    assert load_file(out / "model.safetensors")["head.conv.weight"].shape[0] == 14

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from halfmask.cli.settings import JsonOption
+from halfmask.cli.settings import OUTPUT_PANEL, JsonOption, use_threads
 
 app = typer.Typer(no_args_is_help=True, help="Datasets on disk.")
 
 _HOW_MANY = "How many people"
+_READING = "How it is read"
 
 
 @app.callback()
@@ -40,3 +41,49 @@ def export(
         return
     say(f"{sum(counts.values())} people on {pictures} pictures: {folder / 'annotations.json'}")
     say(f"train on them with: halfmask train --data {folder}")
+
+
+@app.command("inspect")
+def inspect(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A dataset folder, or a name below $HALFMASK_DATA.")],
+    format: Annotated[
+        str | None, typer.Option(help="folder, mpii, coco, humanart, lsp or lspet. (default: found out)", rich_help_panel=_READING)
+    ] = None,
+    annotations: Annotated[
+        list[str] | None,
+        typer.Option(help="An annotation file to read, where there are several. May be repeated.", rich_help_panel=_READING),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Do not open the images.", rich_help_panel=_READING)] = False,
+    skeleton: Annotated[str, typer.Option(help="Show how the joints become mpii's, coco's or lsp's.", rich_help_panel=_READING)] = "mpii",
+    sheet: Annotated[
+        Path | None, typer.Option(metavar="PNG", help="Write a picture of crops with their joints.", rich_help_panel=OUTPUT_PANEL)
+    ] = None,
+    people: Annotated[int, typer.Option(min=1, help="How many people are on the picture.", rich_help_panel=OUTPUT_PANEL)] = 12,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a dataset holds, what is wrong with it, and whom a unit of privacy would be.
+
+    Opens every image to find damaged ones, and writes nothing but the picture that is asked for.
+    """
+    from halfmask.cli.console import Console, TerminalProgress, say, say_json
+    from halfmask.cli.inspection import tables
+    from halfmask.data.datasets import find_folder
+    from halfmask.data.formats import read_annotations
+    from halfmask.data.inspect import inspect_dataset, sheet_of_people
+    from halfmask.data.skeleton import skeleton_named
+    from halfmask.report.overlay import save_png
+
+    use_threads(None)
+    target = skeleton_named(skeleton)
+    found = read_annotations(find_folder(path), format, tuple(annotations or ()))
+    with TerminalProgress() as progress:
+        result = inspect_dataset(found, target, not quick, progress=lambda done, total: progress.stage("opening images", done, total))
+    if sheet is not None:
+        save_png(sheet, sheet_of_people(found, people))
+    if as_json:
+        say_json(result.to_json() | ({"sheet": str(sheet)} if sheet else {}))
+        return
+    for part in tables(result):
+        Console().print(part, markup=False, highlight=False, soft_wrap=True) if isinstance(part, str) else Console().print(part)
+    if sheet is not None:
+        say(f"picture: {sheet}")

@@ -24,6 +24,18 @@ def evaluate(
             rich_help_panel=_SCORING,
         ),
     ] = None,
+    images: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RANGE",
+            help="Which images to score on, such as 5501-6000 or val:1-100. (default: the run's, or the dataset's own split)",
+            rich_help_panel=_SCORING,
+        ),
+    ] = None,
+    boxes: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="A detector's boxes, for COCO-style datasets.", rich_help_panel=_SCORING),
+    ] = None,
     flip_test: Annotated[
         bool,
         typer.Option(
@@ -44,7 +56,7 @@ def evaluate(
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Score a run's model on a test split: PCKh by joint group and on average.
+    """Score a run's model on a test split, by the metric of its dataset: PCKh, PCK of torso length, or OKS-AP.
 
     metrics.json is rewritten when the run's own dataset is scored as training does it, with the flip test.
     """
@@ -60,7 +72,15 @@ def evaluate(
     use_threads(threads)
     trained = open_run(run, device)
     config = trained.config
-    chosen = replace(config.data, name=data or config.data.name)
+    chosen = config.data
+    if data is not None and data != chosen.name:
+        # Splits and files are the run's dataset's own; how the joints are wanted is the model's.
+        fresh = DataConfig()
+        chosen = replace(chosen, name=data, format=fresh.format, splits=fresh.splits, annotations=fresh.annotations, boxes=fresh.boxes)
+    if images is not None:
+        chosen = replace(chosen, splits=replace(chosen.splits, test=images))
+    if boxes is not None:
+        chosen = replace(chosen, boxes=boxes)
     if chosen.name == "figures" and not chosen.test:
         chosen = replace(chosen, test=DataConfig().test)
     with TerminalProgress() as progress:
@@ -70,7 +90,7 @@ def evaluate(
         if views:
             people = with_view(people, make_view(config.view.name, config.view.options))
             seen_through, _ = score(trained.model, people, "view", flip_test, trained.device)
-    own = chosen.name == config.data.name
+    own = chosen.name == config.data.name and images is None and boxes is None
     if own and flip_test:
         RunFolder(run).save_metrics(config.task, chosen.name, "test", metrics, per_joint)
     if as_json:
@@ -93,17 +113,21 @@ def score_table(metrics: dict[str, float], views: dict[str, float] | None, title
     """Joint groups down, so that the table fits a narrow terminal."""
     from rich.table import Table
 
+    from halfmask.metrics.names import headline, printed
     from halfmask.report.tables import format_metric, heading
 
     table = Table(title=title, title_justify="left")
-    table.add_column("PCKh@0.5")
+    first, second = headline(metrics)
+    table.add_column(printed(first))
     table.add_column("Images", justify="right")
     if views is not None:
         table.add_column("Views ψ", justify="right")
     groups = [name for name in metrics if "/" in name]
-    for name in (*groups, "pckh@0.5", "pckh@0.1"):
-        label = {"pckh@0.5": "Mean", "pckh@0.1": "Mean PCKh@0.1"}.get(name, heading(name))
-        if name == "pckh@0.5":
+    means = [name for name in metrics if "/" not in name]
+    for name in (*groups, *means):
+        # Average precision has no groups of joints; its ten numbers stand under their own names.
+        label = {first: "Mean", second: f"Mean {printed(second)}"}.get(name, heading(name)) if groups else heading(name)
+        if name == first and groups:
             table.add_section()
         table.add_row(label, format_metric(metrics[name]), *([format_metric(views[name])] if views is not None else []))
     return table

@@ -91,28 +91,30 @@ def predict_one(trained: TrainedRun, path: Path, box: Box | None, flip_test: boo
     import cv2
     import numpy as np
 
-    from halfmask.data.figures import JOINT_NAMES
-    from halfmask.data.folder import crop_transform, read_image
+    from halfmask.data.images import crop_transform, read_image
+    from halfmask.data.skeleton import skeleton_with
     from halfmask.report.overlay import draw_skeleton, save_png
     from halfmask.tasks.pose import predict as find_joints
 
+    skeleton = skeleton_with(trained.model.joints)
     image = read_image(path)
     height, width = image.shape[:2]
     size = trained.config.model.input_size
     # A box is grown as in training; a whole picture is taken to be cropped with its margin already.
     transform = crop_transform((0, 0, width, height), size, grow=1.0) if box is None else crop_transform(box, size)
     crop = cv2.warpAffine(image, transform, (size[1], size[0]), flags=cv2.INTER_LINEAR)
-    points, scores = find_joints(trained.model, np.ascontiguousarray(crop.transpose(2, 0, 1)[None]), flip_test, device=trained.device)
+    pixels = np.ascontiguousarray(crop.transpose(2, 0, 1)[None])
+    points, scores = find_joints(trained.model, pixels, flip_test, device=trained.device)
     joints = to_image(points[0], transform)
     result = {
         "image": str(path),
         "joints": [
             {"name": name, "x": round(float(x), 2), "y": round(float(y), 2), "score": round(float(score), 4)}
-            for name, (x, y), score in zip(JOINT_NAMES, joints, scores[0], strict=True)
+            for name, (x, y), score in zip(skeleton.names, joints, scores[0], strict=True)
         ],
     }
     json_path.write_text(json.dumps(result, indent=1) + "\n")
-    save_png(png_path, draw_skeleton(image, joints))
+    save_png(png_path, draw_skeleton(image, joints, skeleton=skeleton))
     return result
 
 

@@ -44,6 +44,7 @@ def pretrain(
     folder = out or default_folder(recipe, config.task, "public")
 
     from halfmask.cli.console import TerminalProgress, note, say, say_json
+    from halfmask.metrics.names import headline, printed
     from halfmask.training.pretrain import pretrain as train_on_public
     from halfmask.training.runs import read_json
 
@@ -59,5 +60,6 @@ def pretrain(
         say_json({"run": str(folder), "metrics": metrics})
         return
     scores = metrics["metrics"]
-    say(f"PCKh@0.5 {scores['pckh@0.5']:.1f}   PCKh@0.1 {scores['pckh@0.1']:.1f}   (public people set aside)")
+    shown = "   ".join(f"{printed(name)} {scores[name]:.1f}" for name in headline(scores) if scores.get(name) is not None)
+    say(f"{shown}   (public people set aside)")
     say(f"weights: {folder / 'model.safetensors'}   (use them with --set model.weights=…)")

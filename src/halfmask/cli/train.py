@@ -166,6 +166,7 @@ def _tell_how_to_go_on(folder: Path) -> None:
 
 def _summary(folder: Path, as_json: bool) -> None:
     from halfmask.cli.console import say, say_json
+    from halfmask.metrics.names import headline, printed
     from halfmask.training.runs import read_json
 
     metrics = read_json(folder / "metrics.json")
@@ -177,7 +178,8 @@ def _summary(folder: Path, as_json: bool) -> None:
     if metrics is None:
         say("the dataset has no test split, so the model was not scored")
     else:
-        scores = "   ".join(f"{name.replace('pckh', 'PCKh')} {metrics['metrics'][name]:.1f}" for name in ("pckh@0.5", "pckh@0.1"))
+        found = metrics["metrics"]
+        scores = "   ".join(f"{printed(name)} {found[name]:.1f}" for name in headline(found) if found.get(name) is not None)
         say(f"{scores}   ({metrics['dataset']}, {metrics['split']})")
     say(promise_line(certificate))
     say(f"certificate: {folder / 'certificate.md'}")

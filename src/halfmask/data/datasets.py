@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from halfmask.data.figures_records import figures_records
-from halfmask.data.folder import folder_records
+from halfmask.data.formats import read_annotations
+from halfmask.data.mapping import with_skeleton
+from halfmask.data.people import count_reasons
+from halfmask.data.reading import read_people
 from halfmask.data.records import PoseRecords
+from halfmask.data.skeleton import skeleton_named
+from halfmask.data.splits import SplitsConfig, choose, divide
 from halfmask.data.store import cached
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.fingerprints import Fingerprints, fingerprint_images
@@ -29,6 +35,14 @@ class DataConfig:
         private, public, test: how many crops of each population of `figures`.
         public_skip: how many public crops to pass over: those that the released checkpoint was trained on, whose gradients are
             not those of a stranger.
+        format: `folder`, `mpii`, `coco`, `humanart`, `lsp` or `lspet`; found out if not given.
+        splits: which images are private, public, for tuning and for the test.
+        public_name: another dataset, whose people are the public ones.
+        annotations: the annotation files to read, where a folder holds several of one split.
+        boxes: a detection file; the test people are then its boxes.
+        skeleton: `mpii`, `coco` or `lsp` to have the joints as that dataset does, which a model trained on it needs.
+        on_bad: `refuse` an image file that is missing or damaged, or `skip` the people on it.
+        workers: threads that open images; 0 for one per core.
     """
 
     name: str = "figures"
@@ -37,17 +51,38 @@ class DataConfig:
     public_skip: int = 0
     test: int = 500
     seed: int = 0
+    format: str | None = None
+    splits: SplitsConfig = field(default_factory=SplitsConfig)
+    public_name: str | None = None
+    annotations: list[str] = field(default_factory=list)
+    boxes: str | None = None
+    skeleton: str | None = None
+    on_bad: str = "refuse"
+    workers: int = 0
 
 
 @dataclass(frozen=True)
 class Datasets:
-    """The three parts of a dataset: people to protect, people who are public, and the people a model is judged on."""
+    """The three parts of a dataset: people to protect, people who are public, and the people a model is judged on.
+
+    Attributes:
+        left_out: by part, how many annotated people are no record, for each reason.
+    """
 
     private: PoseRecords
     public: PoseRecords | None
     test: PoseRecords | None
     name: str
     fingerprints: Fingerprints
+    left_out: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def remarks(self) -> list[str]:
+        """Who is no record and why, in numbers: the names of private files stay where they are."""
+        lines = []
+        for part, reasons in self.left_out.items():
+            counts = ", ".join(f"{count:,} × {reason}" for reason, count in reasons.items())
+            lines.append(f"{part}: left out {counts} ('halfmask data inspect' tells more)")
+        return lines
 
 
 def load_datasets(config: DataConfig, size: tuple[int, int], report: Report | None = None) -> Datasets:
@@ -65,12 +100,16 @@ def load_datasets(config: DataConfig, size: tuple[int, int], report: Report | No
             for population, (count, skip) in counts.items()
             if count
         }
+        left_out: dict[str, dict[str, int]] = {}
     else:
-        parts = folder_records(find_folder(config.name), size)
+        parts, left_out = _load_parts(config, size, ("private", "public", "test"), report)
         if "private" not in parts:
-            raise HalfmaskError(f"'{config.name}' has no record with split 'private': the dataset is empty, there is nobody to learn from")
+            raise HalfmaskError(
+                f"'{config.name}' has no record with split 'private': the dataset is empty, there is nobody to learn from. "
+                f"{_splits_hint(config)}"
+            )
     private = parts["private"]
-    return Datasets(private, parts.get("public"), parts.get("test"), config.name, fingerprints_of(private))
+    return Datasets(private, parts.get("public"), parts.get("test"), config.name, fingerprints_of(private), left_out)
 
 
 def load_test(config: DataConfig, size: tuple[int, int], report: Report | None = None) -> PoseRecords:
@@ -79,10 +118,57 @@ def load_test(config: DataConfig, size: tuple[int, int], report: Report | None =
         if config.test < 1:
             raise HalfmaskError("data.test is 0: there is nobody to judge the model on")
         return figures_records("test", config.test, config.seed, 0, size, _telling(report, "drawing test people"))
-    parts = folder_records(find_folder(config.name), size, ("test",))
+    parts, _ = _load_parts(config, size, ("test",), report)
     if "test" not in parts:
-        raise HalfmaskError(f"'{config.name}' has no record with split 'test': there is nobody to judge the model on")
+        raise HalfmaskError(
+            f"'{config.name}' has no record with split 'test': there is nobody to judge the model on. {_splits_hint(config)}"
+        )
     return parts["test"]
+
+
+def load_public(config: DataConfig, size: tuple[int, int], report: Report | None = None) -> tuple[PoseRecords, PoseRecords | None]:
+    """The public people of a dataset on disk, and those set apart for tuning; no image of anybody else is opened."""
+    parts, _ = _load_parts(config, size, ("public", "tuning"), report)
+    if "public" not in parts:
+        raise HalfmaskError(f"'{config.name}' has no record with split 'public': there is nobody to pre-train on. {_splits_hint(config)}")
+    return parts["public"], parts.get("tuning")
+
+
+def _load_parts(
+    config: DataConfig, size: tuple[int, int], only: tuple[str, ...], report: Report | None
+) -> tuple[dict[str, PoseRecords], dict[str, dict[str, int]]]:
+    """Read the parts asked for, and count who was left out of each."""
+    named = tuple(config.annotations)
+    annotated = read_annotations(find_folder(config.name), config.format, named)
+    public_elsewhere = config.public_name is not None and "public" in only
+    splits = replace(config.splits, public=None) if config.public_name is not None else config.splits
+    chosen = {part: (annotated, people) for part, people in divide(annotated, splits).items() if part in only}
+    if config.boxes is not None and "test" in chosen:
+        # A detector's boxes are for judging alone: nothing can be learnt from a box without joints.
+        detected = read_annotations(find_folder(config.name), config.format, named, config.boxes)
+        chosen["test"] = (detected, divide(detected, splits)["test"])
+    if public_elsewhere and config.public_name is not None:
+        elsewhere = read_annotations(find_folder(config.public_name))
+        chosen["public"] = (elsewhere, choose(elsewhere, "public", config.splits.public))
+    target = skeleton_named(config.skeleton) if config.skeleton else annotated.skeleton
+    parts, left_out = {}, {}
+    for part, (source, people) in chosen.items():
+        telling = _telling(report, f"opening {part} images")
+        records, gone = read_people(source, people, size, config.workers, config.on_bad, telling)
+        if source is not annotated and part == "public":
+            # Two datasets number their images and subjects each from 0: the same number is not the same person.
+            records = replace(records, image_ids=-1 - records.image_ids, subjects=None)
+        parts[part] = with_skeleton(records, target)
+        if gone:
+            left_out[part] = count_reasons(gone)
+    return parts, left_out
+
+
+def _splits_hint(config: DataConfig) -> str:
+    folder = find_folder(config.name)
+    own = {name: len(part.images) for name, part in read_annotations(folder, config.format, tuple(config.annotations)).parts.items()}
+    sizes = ", ".join(f"{name} ({count:,} images)" for name, count in own.items())
+    return f"It is divided into {sizes}: say who is who with data.splits, such as data.splits.private=1-100"
 
 
 def _telling(report: Report | None, stage: str) -> Callable[[int, int], None] | None:
@@ -120,8 +206,13 @@ def with_view(records: PoseRecords, view: View) -> PoseRecords:
 
     def build() -> dict[str, np.ndarray]:
         views = np.empty(records.images.shape, np.uint8)
-        for i in range(len(records)):
-            views[i] = view(records.images[i].transpose(1, 2, 0)).transpose(2, 0, 1)
+
+        def look(i: int) -> None:
+            views[i] = view(np.ascontiguousarray(records.images[i].transpose(1, 2, 0))).transpose(2, 0, 1)
+
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            for _ in pool.map(look, range(len(records))):
+                pass
         return {"views": views}
 
     return replace(records, views=cached("views", f"{records.key}/{view!r}", build)["views"], view_key=repr(view))

@@ -4,14 +4,49 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from halfmask.data.skeleton import MPII, Skeleton
 from halfmask.errors import HalfmaskError
 
 UNITS = ("crop", "image", "subject")
+
+
+@dataclass(frozen=True)
+class CocoTruth:
+    """What OKS-AP asks beyond crops: it is scored on whole images, with people whom no record shows.
+
+    Attributes:
+        image_ids, annotation_ids, box_scores: of each record; a detected box has annotation 0.
+        images: every image that is scored.
+        annotations: every annotation of those images, as COCO writes them.
+        detected: whether the boxes come from a detector, so that one person may have several.
+    """
+
+    image_ids: np.ndarray
+    annotation_ids: np.ndarray
+    box_scores: np.ndarray
+    images: tuple[int, ...]
+    annotations: tuple[dict[str, Any], ...]
+    detected: bool = False
+
+    def take(self, records: np.ndarray) -> CocoTruth:
+        """The truth for these records alone: their images, and of annotated people only those taken."""
+        images = frozenset(self.image_ids[records].tolist())
+        people = frozenset(self.annotation_ids[records].tolist())
+        kept = (one for one in self.annotations if one["image_id"] in images and (self.detected or one["id"] in people))
+        return replace(
+            self,
+            image_ids=self.image_ids[records],
+            annotation_ids=self.annotation_ids[records],
+            box_scores=self.box_scores[records],
+            images=tuple(image for image in self.images if image in images),
+            annotations=tuple(kept),
+        )
 
 
 @dataclass(frozen=True)
@@ -22,12 +57,18 @@ class PoseRecords:
         images: bytes, N×3×H×W, un-augmented crops (the private part of a private record).
         joints: N×J×2 in crop pixels.
         labelled: N×J, whether the joint is annotated inside the crop (it may be occluded).
-        head_boxes: N×4 (x1, y1, x2, y2) in crop pixels; the scale of PCKh.
+        head_boxes: N×4 (x1, y1, x2, y2) in crop pixels; the scale of PCKh. NaN where the dataset does not tell.
         image_ids: the image that each crop was cut from.
         subjects: the person on each crop, where the dataset tells.
         key: names this exact set of records in this exact order, for caches and fingerprints.
         views: ψ of every image, bytes, in the images' shape; present once a view was declared, and named by `view_key`.
         features: per source (`image`, `view`): the frozen lower part of a network applied to every record.
+        skeleton: what the joints are.
+        annotated: N×J, whether the joint is annotated anywhere, which is what benchmarks count; `labelled` if not given.
+        unscored: names of joints that were derived from others: something to learn from, nothing to judge by.
+        transforms: N×2×3, from image pixels to crop pixels, where predictions must find their way back.
+        coco: what OKS-AP needs, for datasets that are scored by it.
+        scenes: the kind of picture each record comes from, where the dataset tells.
     """
 
     images: np.ndarray
@@ -40,6 +81,12 @@ class PoseRecords:
     views: np.ndarray | None = None
     view_key: str = ""
     features: dict[str, np.ndarray] = field(default_factory=dict)
+    skeleton: Skeleton = MPII
+    annotated: np.ndarray | None = None
+    unscored: tuple[str, ...] = ()
+    transforms: np.ndarray | None = None
+    coco: CocoTruth | None = None
+    scenes: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.joints)
@@ -80,8 +127,17 @@ class PoseRecords:
             subjects=None if self.subjects is None else self.subjects[records],
             views=None if self.views is None else self.views[records],
             features={},
+            annotated=None if self.annotated is None else self.annotated[records],
+            transforms=None if self.transforms is None else self.transforms[records],
+            coco=None if self.coco is None else self.coco.take(records),
+            scenes=None if self.scenes is None else self.scenes[records],
             key=f"{self.key}/{_digest(records)}",
         )
+
+    def scored(self) -> np.ndarray:
+        """N×J, the joints that a model is judged by: all that somebody annotated, in the crop or not."""
+        known = np.asarray(self.labelled if self.annotated is None else self.annotated)
+        return known & np.array([name not in self.unscored for name in self.skeleton.names])
 
     def unit_ids(self, unit: str) -> np.ndarray:
         """The unit that each record belongs to."""

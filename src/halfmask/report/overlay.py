@@ -7,6 +7,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from halfmask.data.skeleton import MPII, Skeleton
 from halfmask.errors import HalfmaskError
 from halfmask.report import canvas
 
@@ -16,51 +17,31 @@ LEFT: canvas.Colour = (86, 180, 233)
 TRUNK: canvas.Colour = (240, 228, 66)
 _OUTLINE: canvas.Colour = (20, 20, 20)
 
-_JOINT_COUNT = 16
-_LIMBS: tuple[tuple[int, int, canvas.Colour], ...] = (
-    (6, 7, TRUNK),
-    (7, 8, TRUNK),
-    (8, 9, TRUNK),
-    (6, 2, RIGHT),
-    (2, 1, RIGHT),
-    (1, 0, RIGHT),
-    (7, 12, RIGHT),
-    (12, 11, RIGHT),
-    (11, 10, RIGHT),
-    (6, 3, LEFT),
-    (3, 4, LEFT),
-    (4, 5, LEFT),
-    (7, 13, LEFT),
-    (13, 14, LEFT),
-    (14, 15, LEFT),
-)
-_JOINT_COLOURS: tuple[canvas.Colour, ...] = (
-    *(RIGHT,) * 3,
-    *(LEFT,) * 3,
-    *(TRUNK,) * 4,
-    *(RIGHT,) * 3,
-    *(LEFT,) * 3,
-)
+_SIDE_COLOURS = {"right": RIGHT, "left": LEFT, "middle": TRUNK}
 
 
-def draw_skeleton(image_rgb_uint8: np.ndarray, joints: np.ndarray, labelled: np.ndarray | None = None, *, scale: float = 1) -> np.ndarray:
+def draw_skeleton(
+    image_rgb_uint8: np.ndarray, joints: np.ndarray, labelled: np.ndarray | None = None, *, scale: float = 1, skeleton: Skeleton = MPII
+) -> np.ndarray:
     """Draw a pose over an image, leaving the image itself unchanged.
 
     Args:
         image_rgb_uint8: H×W×3.
-        joints: 16×2 in MPII order, in pixels of the image. Joints that are not finite are left out.
+        joints: J×2 in the skeleton's order, in pixels of the image. Joints that are not finite are left out.
         labelled: Which of the joints to draw; all of them when not given.
         scale: Enlarges the picture before drawing, so that lines stay fine on small images.
+        skeleton: What the joints are.
     """
     _check_image(image_rgb_uint8, "the image under a skeleton")
     joints = np.asarray(joints, dtype=np.float64)
-    if joints.shape != (_JOINT_COUNT, 2):
+    if joints.shape != (len(skeleton), 2):
         raise HalfmaskError(
-            f"the joints of one person have shape {joints.shape}; expected ({_JOINT_COUNT}, 2) in MPII order: draw one person at a time"
+            f"the joints of one person have shape {joints.shape}; expected ({len(skeleton)}, 2) in the order of {skeleton.name}: "
+            "draw one person at a time"
         )
     shown = np.isfinite(joints).all(axis=1)
     if labelled is not None:
-        shown &= np.asarray(labelled).astype(bool).reshape(_JOINT_COUNT)
+        shown &= np.asarray(labelled).astype(bool).reshape(len(skeleton))
 
     picture = _enlarged(image_rgb_uint8, scale)
     height, width = picture.shape[:2]
@@ -72,8 +53,8 @@ def draw_skeleton(image_rgb_uint8: np.ndarray, joints: np.ndarray, labelled: np.
 
     thickness = max(2, round(max(height, width) / 110))
     outline = thickness + 2 * max(1, round(thickness / 3))
-    limbs = [(points[a], points[b], colour) for a, b, colour in _LIMBS if shown[a] and shown[b]]
-    dots = [(points[j], _JOINT_COLOURS[j]) for j in range(_JOINT_COUNT) if shown[j]]
+    limbs = [(points[a], points[b], _limb_colour(skeleton, a, b)) for a, b in skeleton.edges if shown[a] and shown[b]]
+    dots = [(points[j], _SIDE_COLOURS[side]) for j, side in enumerate(skeleton.sides) if shown[j]]
     for start, end, _ in limbs:
         canvas.draw_line(picture, start, end, _OUTLINE, outline)
     for centre, _ in dots:
@@ -83,6 +64,12 @@ def draw_skeleton(image_rgb_uint8: np.ndarray, joints: np.ndarray, labelled: np.
     for centre, colour in dots:
         canvas.draw_dot(picture, centre, thickness, colour)
     return picture
+
+
+def _limb_colour(skeleton: Skeleton, start: int, end: int) -> canvas.Colour:
+    """A limb has the colour of its side; one between the sides, or along the middle, that of the trunk."""
+    sides = {skeleton.sides[start], skeleton.sides[end]} - {"middle"}
+    return _SIDE_COLOURS[sides.pop()] if len(sides) == 1 else TRUNK
 
 
 def contact_sheet(rows: list[list[np.ndarray]], row_titles: list[str], column_titles: list[str]) -> np.ndarray:

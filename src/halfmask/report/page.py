@@ -13,6 +13,8 @@ import numpy as np
 
 from halfmask.data.datasets import with_view
 from halfmask.data.records import PoseRecords
+from halfmask.data.skeleton import skeleton_with
+from halfmask.metrics.names import headline
 from halfmask.report.overlay import contact_sheet, draw_skeleton, save_png
 from halfmask.report.plots import accuracy_against_epsilon
 from halfmask.report.tables import format_cell, heading, summarise, write_csv
@@ -21,7 +23,7 @@ from halfmask.training.runs import open_run
 from halfmask.training.sweep import PlannedRun, optimiser_line, pictured, read_certificate, remark
 from halfmask.views import make_view
 
-_COLUMNS = ("method", "epsilon", "clip_norm", "seeds", "pckh@0.5", "pckh@0.1")
+_COLUMNS = ("method", "epsilon", "clip_norm", "seeds")
 _PICTURED = "first seed, largest ε and first clip norm of each method, chosen before looking at any score"
 
 _STYLE = """
@@ -64,7 +66,8 @@ def write_results(
     }
     write_csv(out / "results.csv", rows)
     (out / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
-    accuracy_against_epsilon(summary, out / "accuracy.html", out / "accuracy.png")
+    metric, _ = headline(name for row in summary for name in row)
+    accuracy_against_epsilon(summary, out / "accuracy.html", out / "accuracy.png", metric=metric)
     if overlays:
         save_png(out / "overlays.png", overlay_sheet(pictured(planned), people, overlays))
     else:
@@ -82,13 +85,14 @@ def overlay_sheet(runs: Sequence[PlannedRun], people: PoseRecords, count: int) -
     assert shown.views is not None
     titles = ["truth", f"public view ({settings.name})"]
     columns = [
-        [draw_skeleton(_pixels(shown.images[i]), shown.joints[i], shown.labelled[i]) for i in range(len(shown))],
+        [draw_skeleton(_pixels(shown.images[i]), shown.joints[i], shown.labelled[i], skeleton=shown.skeleton) for i in range(len(shown))],
         [_pixels(image) for image in shown.views],
     ]
     for run in runs:
         trained = open_run(run.folder)
         points, _ = predict(trained.model, shown.images, device=trained.device)
-        columns.append([draw_skeleton(_pixels(image), joints) for image, joints in zip(shown.images, points, strict=True)])
+        own = skeleton_with(trained.model.joints)
+        columns.append([draw_skeleton(_pixels(image), joints, skeleton=own) for image, joints in zip(shown.images, points, strict=True)])
         epsilon = run.combination.epsilon
         titles.append(run.combination.method if epsilon is None else f"{run.combination.method} ε={epsilon:g}")
     rows = [list(row) for row in zip(*columns, strict=True)]
@@ -143,8 +147,9 @@ def _certificate(out: Path, run: PlannedRun) -> list[str]:
 
 
 def _table(summary: Sequence[Mapping[str, Any]]) -> str:
-    head = "".join(f"<th>{html.escape(heading(column))}</th>" for column in _COLUMNS)
-    lines = ["".join(f"<td>{html.escape(format_cell(row, column))}</td>" for column in _COLUMNS) for row in summary]
+    columns = (*_COLUMNS, *headline(name for row in summary for name in row))
+    head = "".join(f"<th>{html.escape(heading(column))}</th>" for column in columns)
+    lines = ["".join(f"<td>{html.escape(format_cell(row, column))}</td>" for column in columns) for row in summary]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 

@@ -17,10 +17,11 @@ from typing import Any
 from rich.table import Table
 
 from halfmask.errors import HalfmaskError, unknown_name
+from halfmask.metrics.names import HEADLINES, printed
 
 Row = Mapping[str, Any]
 
-DEFAULT_METRICS: tuple[str, ...] = ("pckh@0.5", "pckh@0.1")
+DEFAULT_METRICS: tuple[str, ...] = tuple(name for pair in HEADLINES for name in pair)
 UNKNOWN = "—"
 
 _HEADINGS = {"method": "Method", "epsilon": "ε", "clip_norm": "Clip norm", "seeds": "Seeds", "seed": "Seed"}
@@ -100,7 +101,7 @@ def format_cell(row: Row, column: str) -> str:
     if isinstance(value, Mapping):
         return format_metric(value, row.get("seeds"))
     if isinstance(value, float):
-        return _format_number(value, 1) if "@" in column else f"{value:.4g}"
+        return _format_number(value, 1) if "@" in column or column in DEFAULT_METRICS else f"{value:.4g}"
     return UNKNOWN if value is None else str(value)
 
 
@@ -111,7 +112,7 @@ def heading(column: str) -> str:
     metric, slash, part = column.partition("/")
     if slash:
         return part.capitalize()
-    return metric.replace("pckh", "PCKh")
+    return printed(metric)
 
 
 def method_table(rows: Sequence[Row], columns: Sequence[str] | None = None, *, title: str | None = None) -> Table:

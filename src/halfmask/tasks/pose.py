@@ -6,8 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from halfmask.data.figures import FLIP_PAIRS
+from halfmask.data.mapping import with_skeleton
 from halfmask.data.records import PoseRecords
+from halfmask.data.skeleton import MPII, Skeleton, skeleton_with
+from halfmask.errors import HalfmaskError
+from halfmask.metrics import oks_ap, pck
 from halfmask.metrics.pckh import head_size, pckh, summary
 from halfmask.models.simcc import PoseModel, decode, flip_back, smoothed_targets
 
@@ -41,19 +44,22 @@ def predict(
     flip_test: bool = True,
     batch: int = 64,
     device: torch.device | str = "cpu",
+    skeleton: Skeleton | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Joints in pixels (N×J×2) and confidences (N×J) for crops given as bytes (N×3×H×W).
 
     Args:
         flip_test: also look at the mirror image, and average the logits.
+        skeleton: which joints the model places, to tell left from right; their number tells if it is not given.
     """
+    pairs = (skeleton or skeleton_with(model.joints)).flip_pairs if flip_test else ()
     points, scores = [], []
     for start in range(0, len(images), batch):
         pixels = torch.from_numpy(np.ascontiguousarray(images[start : start + batch])).to(device)
         x_logits, y_logits = model(pixels)
         if flip_test:
             mirror = model(pixels.flip(-1))
-            x_mirror, y_mirror = flip_back(mirror[0], mirror[1], FLIP_PAIRS, model.bins_per_pixel)
+            x_mirror, y_mirror = flip_back(mirror[0], mirror[1], pairs, model.bins_per_pixel)
             x_logits, y_logits = (x_logits + x_mirror) / 2, (y_logits + y_mirror) / 2
         where, sure = decode(x_logits, y_logits, model.bins_per_pixel)
         points.append(where.cpu().numpy())
@@ -70,10 +76,54 @@ def evaluate(
     flip_test: bool = True,
     device: torch.device | str = "cpu",
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """PCKh of the model on `records`: the summary (means and joint groups), and PCKh@0.5 of each joint."""
+    """Score the model on `records` by the metric that their dataset is scored by; see `metric_of`.
+
+    A model that places another dataset's joints is scored on those that both have.
+
+    Returns:
+        The summary (means and joint groups), and the score of each joint, where the metric has one.
+    """
     images = records.images if source == "image" else records.views
     assert images is not None
-    predicted, _ = predict(model, images, flip_test, device=device)
-    sizes = head_size(records.head_boxes)
-    scores = summary(predicted, records.joints, records.labelled, sizes)
-    return scores, pckh(predicted, records.joints, records.labelled, sizes).per_joint
+    own = records.skeleton if model.joints == len(records.skeleton) else skeleton_with(model.joints)
+    predicted, confidences = predict(model, images, flip_test, device=device, skeleton=own)
+    if own != records.skeleton:
+        records = with_skeleton(records, own)
+    return score(records, predicted, confidences)
+
+
+def metric_of(records: PoseRecords) -> str:
+    """`oks-ap` for COCO's form, `pckh` where everybody has a head box, `pck` (of torso length) otherwise."""
+    if records.coco is not None:
+        return "oks-ap"
+    if records.skeleton == MPII and not records.unscored and bool(np.isfinite(records.head_boxes).all()):
+        return "pckh"
+    return "pck"
+
+
+def score(records: PoseRecords, predicted: np.ndarray, confidences: np.ndarray) -> tuple[dict[str, float], dict[str, float]]:
+    """Score predictions in crop pixels (N×J×2) with their confidences (N×J)."""
+    metric = metric_of(records)
+    if metric == "pckh":
+        sizes = head_size(records.head_boxes)
+        counted = records.scored()
+        scores = summary(predicted, records.joints, counted, sizes)
+        return scores, pckh(predicted, records.joints, counted, sizes).per_joint
+    if metric == "oks-ap":
+        return _average_precision(records, predicted, confidences), {}
+    counted = records.scored()
+    result = pck.pck(predicted, records.joints, counted, pck.torso_lengths(records.joints, counted, records.skeleton))
+    return pck.summary(result, records.skeleton), dict(zip(records.skeleton.names, result[0.2].per_joint.tolist(), strict=True))
+
+
+def _average_precision(records: PoseRecords, predicted: np.ndarray, confidences: np.ndarray) -> dict[str, float]:
+    """OKS-AP is measured in image pixels, so predictions go back to their images first."""
+    truth, transforms = records.coco, records.transforms
+    if truth is None or transforms is None:
+        raise HalfmaskError("these records do not know their images: OKS-AP needs records read from a COCO-style dataset")
+    turns = np.linalg.inv(transforms[:, :, :2])
+    placed = np.einsum("nij,nkj->nki", turns, predicted - transforms[:, None, :, 2])
+    results = oks_ap.keypoint_results(placed, confidences, truth.image_ids, truth.box_scores)
+    if truth.detected:
+        results = oks_ap.suppress(results, records.skeleton.oks_sigmas)
+    return oks_ap.average_precision(truth.images, truth.annotations, results, records.skeleton)

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfmask.data.datasets import load_datasets
-from halfmask.data.figures import FLIP_PAIRS
+from halfmask.data.augment import augment
+from halfmask.data.datasets import load_public
 from halfmask.data.figures_records import figures_records
 from halfmask.data.records import PoseRecords
 from halfmask.errors import HalfmaskError
@@ -30,7 +30,8 @@ from halfmask.views import View, make_view
 def pretrain(config: RunConfig, out: Path, progress: Progress | None = None) -> Path:
     """Train a model on the public people of a recipe's dataset and save it; returns the run folder.
 
-    Reads only public records: for `figures`, the first `data.public` public people.
+    Reads only public records: for `figures`, the first `data.public` public people. It is judged on `data.splits.tuning`, or on public
+    people set aside.
     """
     progress = progress or Progress()
     folder = RunFolder.create(out, config)
@@ -54,10 +55,10 @@ def pretrain(config: RunConfig, out: Path, progress: Progress | None = None) -> 
         if step < config.pretrain.small_share * steps:
             # Half-size pixel i covers pixels 2i and 2i + 1, so its centre is 2i + ½. The targets stay those of the whole size.
             batch |= {"image": torch.nn.functional.avg_pool2d(batch["image"].float(), 2), "joints": (batch["joints"] - 0.5) / 2}
-            batch = augment(batch, generator)
+            batch = augment(batch, generator, skeleton=public.skeleton)
             batch["joints"] = batch["joints"] * 2 + 0.5
         else:
-            batch = augment(batch, generator)
+            batch = augment(batch, generator, skeleton=public.skeleton)
         with learning_statistics(model, momentum=0.05):
             loss = pose_loss(model, batch).mean()
         optimiser.zero_grad()
@@ -81,39 +82,6 @@ def _show_views(batch: dict[str, Tensor], view: View, share: float, generator: t
     return batch | {"image": torch.from_numpy(images)}
 
 
-def augment(batch: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-    """Mirror half of the records, and turn, scale and shift all of them a little; brightness varies too."""
-    images, joints, labelled = batch["image"].float(), batch["joints"], batch["labelled"]
-    count, _, height, width = images.shape
-    mirrored = torch.rand(count, generator=generator) < 0.5
-    order = torch.arange(joints.shape[1])
-    for left, right in FLIP_PAIRS:
-        order[left], order[right] = right, left
-    images = torch.where(mirrored[:, None, None, None], images.flip(-1), images)
-    swapped = joints[:, order] * joints.new_tensor([-1.0, 1.0]) + joints.new_tensor([width - 1.0, 0.0])
-    joints = torch.where(mirrored[:, None, None], swapped, joints)
-    labelled = torch.where(mirrored[:, None], labelled[:, order], labelled)
-
-    angle = (torch.rand(count, generator=generator) - 0.5) * (math.pi / 6)
-    scale = 1 + (torch.rand(count, generator=generator) - 0.5) * 0.3
-    shift = (torch.rand(count, 2, generator=generator) - 0.5) * 0.1
-    cos, sin = angle.cos() * scale, angle.sin() * scale
-    turn = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
-    # grid_sample asks where each output pixel comes from, in coordinates from −1 to 1; work in pixels about the centre and convert.
-    half = torch.tensor([(width - 1) / 2, (height - 1) / 2])
-    to_unit = (turn * half[None, None, :]) / half[None, :, None]
-    theta = torch.cat([to_unit, (shift * 2)[..., None]], -1)
-    grid = torch.nn.functional.affine_grid(theta, [count, 3, height, width], align_corners=True)
-    images = torch.nn.functional.grid_sample(images, grid, align_corners=True)
-    centred = joints - half - shift[:, None] * 2 * half
-    joints = torch.linalg.solve(turn, centred.transpose(1, 2)).transpose(1, 2) + half
-    inside = ((joints >= 0) & (joints <= 2 * half)).all(-1)
-    gain = 0.6 + 0.8 * torch.rand(count, 1, 1, 1, generator=generator)
-    tint = 0.85 + 0.3 * torch.rand(count, 3, 1, 1, generator=generator)
-    images = (images * gain * tint).clamp(0, 255)
-    return {"image": images, "joints": joints, "labelled": labelled & inside}
-
-
 def _public_people(config: RunConfig, progress: Progress) -> tuple[PoseRecords, PoseRecords, str]:
     if config.data.name == "figures":
         draw = lambda count, skip: figures_records(  # noqa: E731
@@ -125,9 +93,11 @@ def _public_people(config: RunConfig, progress: Progress) -> tuple[PoseRecords, 
             lambda d, t: progress.stage("drawing public people", d, t),
         )
         return draw(config.data.public, 0), draw(400, config.data.public), "figures"
-    public = load_datasets(config.data, config.model.input_size).public
-    if public is None or len(public) < 10:
+    public, tuning = load_public(config.data, config.model.input_size, progress.stage)
+    if len(public) < 10:
         raise HalfmaskError(f"'{config.data.name}' has fewer than 10 records with split 'public': there is nobody to pre-train on")
+    if tuning is not None:
+        return public, tuning, config.data.name
     aside = max(1, len(public) // 10)
     everyone = np.arange(len(public))
     return public.take(everyone[aside:]), public.take(everyone[:aside]), config.data.name

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from halfmask.data.figures import JOINT_NAMES
+from halfmask.data.skeleton import MPII
 from halfmask.errors import HalfmaskError
+from halfmask.models.checkpoints import read_state
 from halfmask.models.simcc import PoseModel
 from halfmask.training.config import RunConfig, build_config, load_recipe
 from halfmask.training.setup import build_model, pick_device
@@ -41,8 +42,14 @@ def open_run(folder: Path, device: str | None = None) -> TrainedRun:
     where = pick_device(device or config.device)
     # The weights the run began with may be gone; those it ended with are in the folder.
     settings = replace(config.model, weights=str(folder / "model.safetensors"))
-    model = build_model(settings, joints=len(JOINT_NAMES))
+    model = build_model(settings, joints=_joints_of(folder / "model.safetensors"))
     return TrainedRun(folder, config, model.to(where).eval(), where)
+
+
+def _joints_of(path: Path) -> int:
+    """How many joints a model places: one map of its head for each. Another kind of file is refused where its weights are read."""
+    weight = read_state(path).get("head.conv.weight")
+    return len(MPII) if weight is None else len(weight)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

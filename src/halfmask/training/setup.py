@@ -80,6 +80,8 @@ def prepare(config: RunConfig, progress: Progress) -> Setup:
     device = pick_device(config.device)
     torch.manual_seed(config.seed)
     data = load_datasets(config.data, config.model.input_size, progress.stage)
+    for line in data.remarks():
+        progress.message(line)
     model = build_model(config.model, joints=data.private.joints.shape[1], untrained=config.strategy == "scratch")
     _check_disjoint(config, data, progress)
     private, basis = _set_basis_apart(config, method, data)

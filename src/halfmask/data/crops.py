@@ -1,0 +1,140 @@
+"""Opening the images of people and cutting them out, several at a time.
+
+OpenCV works outside Python's lock, so threads suffice; each writes to rows of its own, so the result does not depend on their number.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from halfmask.data.images import crop_transform, read_image
+from halfmask.data.people import MISSING, NO_AREA, NO_JOINT, OUTSIDE, UNREADABLE, Box, LeftOut, Person
+from halfmask.errors import HalfmaskError, unknown_name
+
+ON_BAD = ("refuse", "skip")
+
+Progress = Callable[[int, int], None]
+
+
+def crop_people(
+    people: Sequence[Person],
+    size: tuple[int, int],
+    workers: int = 0,
+    on_bad: str = "refuse",
+    progress: Progress | None = None,
+) -> tuple[dict[str, np.ndarray], list[LeftOut]]:
+    """Crops of all people, with their joints and head boxes in crop pixels, and who is not among them and why.
+
+    Args:
+        workers: threads; 0 for one per core.
+        on_bad: what to do about an image file that is missing or damaged: `refuse` to go on, or `skip` its people.
+
+    Returns:
+        The arrays of the people kept, in the given order, with `kept`, their places in `people`; and those left out.
+    """
+    if on_bad not in ON_BAD:
+        raise unknown_name("way to treat bad images (data.on_bad)", on_bad, ON_BAD)
+    arrays = _empty(people, size)
+    by_image: dict[Path, list[int]] = {}
+    for i, person in enumerate(people):
+        by_image.setdefault(person.path, []).append(i)
+    left_out: dict[int, LeftOut] = {}
+    done = 0
+    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
+        jobs = pool.map(lambda places: _crop_image(people, places, size, arrays, on_bad), by_image.values())
+        try:
+            for places, gone in zip(by_image.values(), jobs, strict=True):
+                left_out |= gone
+                done += len(places)
+                if progress and (done % 50 < len(places) or done == len(people)):
+                    progress(done, len(people))
+        except BaseException:
+            # The first bad file ends the reading; there is no use in opening the rest.
+            pool.shutdown(cancel_futures=True)
+            raise
+    if left_out:
+        kept = np.array([i for i in range(len(people)) if i not in left_out], dtype=np.int64)
+        arrays = {name: array[kept] for name, array in arrays.items()} | {"kept": kept}
+    return arrays, [left_out[i] for i in sorted(left_out)]
+
+
+def joints_box(joints: np.ndarray, labelled: np.ndarray) -> Box:
+    """The box round a person's labelled joints, for datasets that annotate no box."""
+    points = joints[labelled, :2]
+    (left, top), (right, bottom) = points.min(0), points.max(0)
+    return float(left), float(top), float(right - left), float(bottom - top)
+
+
+def box_problem(box: Box, image_size: tuple[int, ...]) -> str | None:
+    """Why nobody can be cut out of an image (rows, columns) by this box; None if somebody can."""
+    x, y, width, height = box
+    if not (np.isfinite(box).all() and width >= 0 and height >= 0 and max(width, height) > 0):
+        return NO_AREA
+    if x >= image_size[1] or y >= image_size[0] or x + width <= 0 or y + height <= 0:
+        return OUTSIDE
+    return None
+
+
+def _empty(people: Sequence[Person], size: tuple[int, int]) -> dict[str, np.ndarray]:
+    count = len(people)
+    joints = len(people[0].joints) if people else 0
+    return {
+        "images": np.zeros((count, 3, *size), np.uint8),
+        "joints": np.zeros((count, joints, 2), np.float32),
+        "labelled": np.zeros((count, joints), bool),
+        "annotated": np.zeros((count, joints), bool),
+        "head_boxes": np.full((count, 4), np.nan, np.float32),
+        "transforms": np.zeros((count, 2, 3), np.float64),
+        "kept": np.arange(count),
+    }
+
+
+def _crop_image(
+    people: Sequence[Person], places: list[int], size: tuple[int, int], arrays: dict[str, np.ndarray], on_bad: str
+) -> dict[int, LeftOut]:
+    """Fill in the rows of all people on one image, which is decoded once."""
+    first = people[places[0]]
+    try:
+        image = read_image(first.path)
+    except HalfmaskError as error:
+        there = first.path.is_file()
+        if on_bad == "refuse":
+            found = str(error) if there else f"an annotation names the image '{first.image}', but there is no such file at {first.path}"
+            raise HalfmaskError(f"{found}: restore it, or leave such images out with data.on_bad=skip") from None
+        return {i: LeftOut(people[i].image, UNREADABLE if there else MISSING, str(first.path)) for i in places}
+    left_out = {}
+    for i in places:
+        reason = _cut(image, people[i], i, size, arrays)
+        if reason:
+            left_out[i] = LeftOut(people[i].image, reason, f"box {[round(value, 1) for value in people[i].box]}")
+    return left_out
+
+
+def _cut(image: np.ndarray, person: Person, row: int, size: tuple[int, int], arrays: dict[str, np.ndarray]) -> str | None:
+    problem = box_problem(person.box, image.shape[:2])
+    if problem:
+        return problem
+    transform = crop_transform(person.box, size)
+    placed = person.joints[:, :2] @ transform[:, :2].T + transform[:, 2]
+    inside = ((placed >= 0) & (placed <= [size[1] - 1, size[0] - 1])).all(1)
+    annotated = (person.joints[:, 2] > 0) & np.isfinite(placed).all(1)
+    labelled = annotated & inside
+    if not person.detected and not labelled.any():
+        return NO_JOINT
+    crop = cv2.warpAffine(image, transform, (size[1], size[0]), flags=cv2.INTER_LINEAR)
+    arrays["images"][row] = crop.transpose(2, 0, 1)
+    # What is not annotated may hold anything; garbage that is never stored cannot be read.
+    arrays["joints"][row] = np.where(annotated[:, None], placed, 0)
+    arrays["labelled"][row] = labelled
+    arrays["annotated"][row] = annotated
+    if person.head_box is not None:
+        corners = np.asarray(person.head_box, np.float64).reshape(2, 2) @ transform[:, :2].T + transform[:, 2]
+        arrays["head_boxes"][row] = corners.ravel()
+    arrays["transforms"][row] = transform
+    return None

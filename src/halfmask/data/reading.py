@@ -1,0 +1,74 @@
+"""From people as annotated to records: crops made once, and kept in private storage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+
+from halfmask.data.crops import crop_people
+from halfmask.data.people import Annotations, LeftOut, Part, Person, digest_people
+from halfmask.data.records import CocoTruth, PoseRecords
+from halfmask.data.store import cached
+from halfmask.errors import HalfmaskError
+
+# Part of every key: crops made by code that cut them differently are not found again.
+_CROP_VERSION = 2
+
+
+def read_people(
+    annotations: Annotations,
+    part: Part,
+    size: tuple[int, int],
+    workers: int = 0,
+    on_bad: str = "refuse",
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[PoseRecords, list[LeftOut]]:
+    """The records of a part, and who of it is not among them. Opens the images of these people and of nobody else."""
+    if not part.people:
+        raise HalfmaskError(f"'{part.name}' of {annotations.folder} has nobody with a labelled joint: the dataset is empty")
+    people = part.people
+    key = f"{annotations.format}/{digest_people(people)}/{part.name}/{size[0]}x{size[1]}/{on_bad}/{_CROP_VERSION}"
+
+    def build() -> dict[str, np.ndarray]:
+        arrays, left_out = crop_people(people, size, workers, on_bad, progress)
+        notes = json.dumps([[one.image, one.reason, one.detail] for one in left_out])
+        return arrays | {"left_out": np.frombuffer(notes.encode(), np.uint8)}
+
+    arrays = cached("records", key, build)
+    left_out = [LeftOut(*one) for one in json.loads(arrays["left_out"].tobytes())]
+    kept = [people[i] for i in arrays["kept"]]
+    if not kept:
+        raise HalfmaskError(
+            f"none of the {len(people)} people of '{part.name}' in {annotations.folder} could be read: the dataset is empty"
+        )
+    known = all(person.subject is not None for person in kept)
+    records = PoseRecords(
+        images=arrays["images"],
+        joints=arrays["joints"],
+        labelled=arrays["labelled"],
+        annotated=arrays["annotated"],
+        head_boxes=arrays["head_boxes"],
+        image_ids=np.array([person.image_id for person in kept], np.int64),
+        subjects=np.array([person.subject for person in kept], np.int64) if known else None,
+        key=key,
+        skeleton=annotations.skeleton,
+        transforms=arrays["transforms"],
+        coco=_coco_truth(part, kept),
+        scenes=np.array([person.scene for person in kept]) if any(person.scene for person in kept) else None,
+    )
+    return records, [*part.left_out, *left_out]
+
+
+def _coco_truth(part: Part, kept: list[Person]) -> CocoTruth | None:
+    if part.truth is None:
+        return None
+    return CocoTruth(
+        image_ids=np.array([person.image_id for person in kept], np.int64),
+        annotation_ids=np.array([person.annotation_id for person in kept], np.int64),
+        box_scores=np.array([person.score for person in kept], np.float64),
+        images=tuple(part.image_numbers[name] for name in part.images),
+        annotations=tuple(one for name in part.images for one in part.truth[name]),
+        detected=any(person.detected for person in kept),
+    )

@@ -1,0 +1,95 @@
+"""`halfmask data inspect`, and datasets in others' formats through the commands."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from halfmask.data.images import read_image
+
+
+def test_inspect_says_what_is_there(halfmask, coco_folder, tmp_path) -> None:
+    sheet = tmp_path / "sheet.png"
+    result = halfmask("data", "inspect", coco_folder(), "--sheet", sheet)
+    assert result.code == 0, result.err
+    for words in (
+        "format coco, scored by OKS-AP",
+        "person_keypoints_val2017.json",
+        "units 'image'",
+        "images with 2 people",
+        "pelvis",
+        "derived",
+    ):
+        assert words in result.out
+    assert read_image(sheet).shape[1] > 4 * 192 and str(sheet) in result.out
+
+
+def test_inspect_for_programs(halfmask, lsp_folder, monkeypatch) -> None:
+    folder = lsp_folder(4)
+    (folder / "images/im00003.jpg").write_bytes(b"no image")
+    monkeypatch.setenv("HALFMASK_DATA", str(folder.parent))
+    result = halfmask("data", "inspect", folder.name, "--json", "--skeleton", "coco")
+    body = json.loads(result.out)
+    assert body["format"] == "lspet" and body["metric"] == "pck" and body["mapping"]["to"] == "coco"
+    assert body["parts"]["all"]["people"] == 3 and body["parts"]["all"]["bad_files"] == [str(folder / "images/im00003.jpg")]
+    assert "sheet" not in body and sorted(path.name for path in folder.iterdir()) == ["images", "joints.mat"]
+    named = halfmask("data", "inspect", folder).out
+    assert "im00003.jpg" in named and "all: 1 × an image file that cannot be read" in named
+    assert json.loads(halfmask("data", "inspect", folder, "--quick", "--json").out)["parts"]["all"]["people"] == 4
+
+
+def test_inspect_of_your_own_images(halfmask, folder) -> None:
+    body = json.loads(halfmask("data", "inspect", folder, "--json").out)
+    assert body["format"] == "folder" and body["metric"] == "pckh" and body["parts"]["private"]["people"] == 10
+    assert body["parts"]["private"]["units"]["subject"] >= 1
+
+
+def test_mistakes_are_one_line(halfmask, tmp_path, coco_folder) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "in no known format (found nothing)" in halfmask("data", "inspect", tmp_path / "empty").error
+    assert "no dataset at" in halfmask("data", "inspect", tmp_path / "nowhere").error
+    assert "unknown skeleton" in halfmask("data", "inspect", coco_folder(), "--skeleton", "dog").error
+    assert "has no joints.mat" in halfmask("data", "inspect", coco_folder(), "--format", "lsp").error
+
+
+@pytest.fixture
+def own(trained, tmp_path) -> Path:
+    return Path(shutil.copytree(trained[0], tmp_path / "copy"))
+
+
+def test_a_run_is_scored_on_a_range_of_another_dataset(halfmask, own, lsp_folder) -> None:
+    folder = lsp_folder(5)
+    (folder / "images/im00001.jpg").write_bytes(b"nobody opens this")
+    result = halfmask("evaluate", own, "--data", folder, "--images", "3-5", "--json")
+    assert result.code == 0, result.err
+    body = json.loads(result.out)
+    assert body["people"] == 3 and set(body["metrics"]) >= {"pck@0.2", "pck@0.5"}
+    table = halfmask("evaluate", own, "--data", folder, "--images", "3-5").out
+    assert "PCK@0.2" in table and "Mean PCK@0.5" in table and "Knee" in table
+    assert "say who is who with data.splits" in halfmask("evaluate", own, "--data", folder).error
+
+
+def test_training_on_lspet_from_the_command(halfmask, recipe, lsp_folder, tmp_path) -> None:
+    out = tmp_path / "run"
+    settings = ["data.splits.private=1-16", "data.splits.public=17-20", "data.splits.test=21-24", "data.skeleton=mpii"]
+    flags = [part for one in [*settings, "subspace.samples=2", "subspace.dim=2"] for part in ("--set", one)]
+    result = halfmask("train", recipe, "--method", "dpsgd", "--data", lsp_folder(24), "--out", out, *flags)
+    assert result.code == 0, result.err
+    assert "PCK@0.2" in result.out and json.loads((out / "metrics.json").read_text())["metrics"]["pck@0.2"] >= 0
+    again = json.loads(halfmask("evaluate", out, "--json").out)
+    assert again["people"] == 4
+
+
+def test_training_places_the_datasets_own_joints(halfmask, recipe, lsp_folder, tmp_path, photo) -> None:
+    out = tmp_path / "run"
+    settings = ["data.splits.private=1-16", "data.splits.public=17-20", "data.splits.test=21-24", "model.weights=null"]
+    flags = [part for one in settings for part in ("--set", one)]
+    result = halfmask("train", recipe, "--method", "dpsgd", "--data", lsp_folder(24), "--out", out, *flags)
+    assert result.code == 0, result.err
+    photo(tmp_path / "someone.jpg")
+    assert halfmask("predict", out, tmp_path / "someone.jpg", "--out", tmp_path / "found").code == 0
+    found = json.loads((tmp_path / "found/someone.json").read_text())
+    assert [joint["name"] for joint in found["joints"]][-2:] == ["neck", "head_top"] and len(found["joints"]) == 14
