@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.slow import slow_terms
 from halfmask.gradients.subspace import Subspace
-from halfmask.gradients.tape import Tape, UnknownLayer
+from halfmask.gradients.tape import Tape, UnknownLayer, exact_products
 from halfmask.gradients.terms import Direct, Grouping, Term
 from halfmask.privacy.adjacency import Adjacency
 
@@ -97,6 +97,11 @@ class ClippingEngine:
         """The number of trainable numbers, p."""
         return sum(p.numel() for p in self.parameters.values())
 
+    @property
+    def path(self) -> str:
+        """`fast` if every trainable layer has a rule, else `slow`."""
+        return "slow" if self._tape is None else "fast"
+
     def clipped_sum(
         self,
         loss_fn: LossFn,
@@ -131,7 +136,7 @@ class ClippingEngine:
         norms, nonfinite = [first.new_zeros(0, dtype=torch.float64)], first.new_zeros((), dtype=torch.long)
         for piece in pieces:
             terms = self._terms(loss_fn, piece.of(batch), piece.grouping)
-            with torch.no_grad(), torch.autocast(first.device.type, enabled=False):
+            with exact_products(first.device):
                 norm, factor, usable = _clip_factors(terms, piece.units, clip_norm, first.dtype)
                 nonfinite = nonfinite + (~usable).sum()
                 norms.append(norm)
@@ -160,7 +165,7 @@ class ClippingEngine:
         norms, nonfinite = [total.new_zeros(0)], 0
         for piece in _whole_units(_length(batch), unit_index, chunk or _DEFAULT_CHUNK):
             terms = self._terms(loss_fn, piece.of(batch), piece.grouping)
-            with torch.no_grad(), torch.autocast(self._device.type, enabled=False):
+            with exact_products(self._device):
                 each = torch.zeros(piece.units, subspace.dimension, dtype=torch.float64, device=self._device)
                 column = 0
                 for name, parameter in self.parameters.items():

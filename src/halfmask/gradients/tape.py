@@ -8,12 +8,13 @@ training. The pass stops at the lowest trainable layer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.rules import Rule, rule_for
@@ -34,11 +35,18 @@ class _Layer:
 
 @dataclass
 class _Call:
-    """One use of a layer in a forward pass."""
+    """One use of a layer in a forward pass.
+
+    Attributes:
+        output: where its output stands in the graph. Not the tensor: that may be overwritten in place, and holding it holds memory.
+        lowest: nothing below it trains.
+    """
 
     layer: _Layer
     inputs: Tensor | None
     version: int
+    output: GradientEdge
+    lowest: bool
     reached: bool = False
 
 
@@ -84,8 +92,10 @@ class Tape:
             self._add(terms, self._rule_terms(call, gradient, records), grouping)
 
         with self._copies_of_bare_parameters(records) as copies:
-            with self._watching(arrive) as (calls, wanted):
+            with self._watching(arrive) as calls:
                 loss = losses()
+            lowest = [call.output for call in calls if call.lowest]
+            wanted = [call.output for call in calls] if self._ask_for_all or not lowest else lowest
             gradients = torch.autograd.grad(loss.sum(), [*copies.values(), *wanted], allow_unused=True)
         for name, gradient in zip(copies, gradients, strict=False):
             if gradient is not None:
@@ -106,23 +116,21 @@ class Tape:
         own = dict(layer.module.named_parameters(recurse=False))
         precision = next(iter(own.values())).dtype
         inputs = inputs.to(precision) if inputs.is_floating_point() else inputs
-        # Under autocast a rule's own products must keep the parameters' precision, or norm and sum would disagree.
-        with torch.no_grad(), torch.autocast(gradient.device.type, enabled=False):
+        with exact_products(gradient.device):
             terms = layer.rule(layer.module, inputs, gradient.to(precision), records)
         return {self._names[id(own[key])]: term for key, term in terms.items() if own[key].requires_grad}
 
     @staticmethod
     def _add(terms: dict[str, Term], new: dict[str, Term], grouping: Grouping | None) -> None:
-        with torch.no_grad(), torch.autocast(_device(new), enabled=False):
+        with exact_products(_device(new)):
             for name, term in new.items():
                 whole = term if grouping is None else term.by_unit(grouping)
                 terms[name] = (terms[name].joined(whole) if name in terms else whole).settled()
 
     @contextmanager
-    def _watching(self, arrive: Callable[[_Call, Tensor], None]) -> Iterator[tuple[list[_Call], list[Tensor]]]:
-        """Watch the layers' uses; gives them, and the outputs to ask the backward pass for: those below which nothing trains."""
+    def _watching(self, arrive: Callable[[_Call, Tensor], None]) -> Iterator[list[_Call]]:
+        """Watch the uses of all layers."""
         calls: list[_Call] = []
-        wanted: list[Tensor] = []
         fed: dict[int, bool] = {}
 
         def before(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -135,10 +143,8 @@ class Tape:
                     raise UnknownLayer(f"{layer.name} (it does not map one tensor to one tensor)")
                 if not output.requires_grad:
                     return
-                call = _Call(layer, value.detach(), value._version)
+                call = _Call(layer, value.detach(), value._version, get_gradient_edge(output), not fed[id(layer.module)])
                 calls.append(call)
-                if self._ask_for_all or not fed[id(layer.module)]:
-                    wanted.append(output)
                 output.register_hook(lambda gradient: None if call.reached else arrive(call, gradient))
 
             return after
@@ -146,7 +152,7 @@ class Tape:
         handles = [layer.module.register_forward_pre_hook(before, with_kwargs=True) for layer in self._layers]
         handles += [layer.watched.register_forward_hook(watch(layer), with_kwargs=True) for layer in self._layers]
         try:
-            yield calls, wanted
+            yield calls
         finally:
             for handle in handles:
                 handle.remove()
@@ -170,7 +176,13 @@ class Tape:
                 module._parameters[key] = parameter
 
 
-def _device(terms: dict[str, Term]) -> str:
-    first = next(iter(terms.values()), None)
-    tensors = [value for value in vars(first).values() if isinstance(value, Tensor)] if first is not None else []
-    return tensors[0].device.type if tensors else "cpu"
+@contextmanager
+def exact_products(device: torch.device) -> Iterator[None]:
+    """No graph, and no autocast: products in a shorter format would let a norm and the sum it bounds disagree."""
+    with torch.no_grad(), nullcontext() if device.type == "meta" else torch.autocast(device.type, enabled=False):
+        yield
+
+
+def _device(terms: dict[str, Term]) -> torch.device:
+    tensors = (value for term in terms.values() for value in vars(term).values() if isinstance(value, Tensor))
+    return next((tensor.device for tensor in tensors), torch.device("cpu"))

@@ -1,0 +1,70 @@
+"""`halfmask check`: is the engine exact on a model of one's own?"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from halfmask.cli.settings import JsonOption
+from halfmask.errors import HalfmaskError
+
+
+def check(
+    factory: Annotated[
+        str,
+        typer.Argument(
+            metavar="PACKAGE.MODULE:FACTORY",
+            help="A function of no arguments that returns (model, loss_fn, batch): loss_fn(model, batch) gives one loss per record, "
+            "batch is a dict of tensors. Modules in the current folder are found.",
+        ),
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the clipping engine with gradients taken one record at a time, for your own model. Use public or random records."""
+    model, loss_fn, batch = _made_by(factory)
+
+    from halfmask.cli.console import say, say_json
+    from halfmask.gradients.check import check_model
+
+    found = check_model(model, loss_fn, batch)
+    if as_json:
+        say_json(
+            {"agrees": found.agrees, "path": found.path, "tolerance": found.tolerance, "norms": found.norms, "parameters": found.errors}
+        )
+    else:
+        width = max(len(name) for name in [*found.errors, "norms of the records"])
+        for name, error in [*sorted(found.errors.items(), key=lambda item: -item[1]), ("norms of the records", found.norms)]:
+            say(f"{name:{width}s}  {error:.1e}" + ("" if error <= found.tolerance else "   too large"))
+        verdict = "agrees with" if found.agrees else "differs from"
+        say(f"the engine ({found.path} path) {verdict} one record at a time (tolerance {found.tolerance:g})")
+    if not found.agrees:
+        raise typer.Exit(1)
+
+
+def _made_by(factory: str) -> tuple[Any, Any, dict[str, Any]]:
+    from torch import Tensor, nn
+
+    module_name, separator, name = factory.partition(":")
+    if not separator or not name:
+        raise HalfmaskError(f"'{factory}': expected PACKAGE.MODULE:FACTORY, such as mymodels.pose:make")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        made = getattr(importlib.import_module(module_name), name)
+    except ImportError as error:
+        raise HalfmaskError(f"cannot import {module_name}: {error}. Run this from the folder that holds it, or install it") from None
+    except AttributeError:
+        raise HalfmaskError(f"{module_name} has no '{name}': expected a function that returns (model, loss_fn, batch)") from None
+    finally:
+        sys.path.pop(0)
+    if not callable(made):
+        raise HalfmaskError(f"{factory} is a {type(made).__name__}: expected a function that returns (model, loss_fn, batch)")
+    parts = made()
+    if not (isinstance(parts, tuple) and len(parts) == 3 and isinstance(parts[0], nn.Module) and callable(parts[1])):
+        raise HalfmaskError(f"{factory} returned {type(parts).__name__}: expected (model, loss_fn, batch)")
+    if not (isinstance(parts[2], dict) and parts[2] and all(isinstance(value, Tensor) for value in parts[2].values())):
+        raise HalfmaskError(f"the batch of {factory} is a {type(parts[2]).__name__}: expected a dict of tensors, one row per record")
+    return parts

@@ -1,0 +1,70 @@
+"""Convolutions of any dimension, groups, stride, dilation and padding."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from halfmask.gradients.rules.conv import Convolved
+
+sys.path.insert(0, str(Path(__file__).parent))
+from exactness import assert_exact
+
+KINDS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_any_convolution(data: st.DataObject) -> None:
+    axes = data.draw(st.sampled_from([1, 2, 3]))
+    groups = data.draw(st.sampled_from([1, 2, 3]))
+    inputs, outputs = groups * data.draw(st.integers(1, 3)), groups * data.draw(st.integers(1, 3))
+    each = st.lists(st.integers(1, 3), min_size=axes, max_size=axes)
+    kernel, stride, dilation = data.draw(each), data.draw(each), data.draw(each)
+    mode = data.draw(st.sampled_from(["zeros", "reflect", "circular", "replicate"]))
+    padding = data.draw(st.one_of(st.just("same"), st.just("valid"), st.lists(st.integers(0, 2), min_size=axes, max_size=axes).map(tuple)))
+    if padding == "same":
+        stride = [1] * axes
+    size = [d * (k - 1) + 1 + extra for d, k, extra in zip(dilation, kernel, data.draw(each), strict=True)]
+    size = [max(s, 5) for s in size]
+    dtype = data.draw(st.sampled_from([torch.float32, torch.float64]))
+    torch.manual_seed(data.draw(st.integers(0, 99)))
+    layer = KINDS[axes](inputs, outputs, kernel, stride, padding, dilation, groups, data.draw(st.booleans()), mode, dtype=dtype)
+    assert_exact(layer, torch.randn(4, inputs, *size, dtype=dtype), data.draw(st.sampled_from([None, [2, 0, 2, 1]])))
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_wide_layers_on_few_pixels_wait_as_factors(axes: int) -> None:
+    torch.manual_seed(axes)
+    layer = KINDS[axes](24, 40, 3, padding=1, dtype=torch.float64)
+    x = torch.randn(3, 24, *[2] * axes, dtype=torch.float64)
+    assert Convolved(x, layer(x), layer, (1,) * axes).ghost
+    assert_exact(layer, x)
+
+
+def test_a_frozen_weight_under_a_trained_bias() -> None:
+    layer = nn.Conv2d(2, 3, 3)
+    layer.weight.requires_grad = False
+    assert_exact(layer, torch.randn(4, 2, 6, 5))
+
+
+class Windows(nn.Module):
+    """Folds windows of a record into the batch, as windowed attention does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(2, 3, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        windows = x.unfold(2, 4, 4).permute(0, 2, 1, 4, 3).reshape(-1, 2, 4, x.shape[3])
+        return self.conv(windows).view(len(x), -1)
+
+
+def test_windows_folded_into_the_batch() -> None:
+    assert_exact(Windows(), torch.randn(3, 2, 8, 5))
