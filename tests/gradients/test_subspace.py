@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -125,3 +127,56 @@ def test_gradients_that_are_not_finite_are_left_out(poison: float) -> None:
 def test_no_subspace_is_said_so(rows: Tensor, dimension: int, words: str) -> None:
     with pytest.raises(HalfmaskError, match=words):
         Subspace.from_gradients(rows, dimension)
+
+
+# ---- more gradients than fit ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 100, 300])
+def test_columns_may_come_a_few_at_a_time(at_once: int) -> None:
+    torch.manual_seed(0)
+    rows = torch.randn(12, 300, dtype=torch.float64)
+    asked: list[slice] = []
+
+    def some(columns: slice) -> torch.Tensor:
+        asked.append(columns)
+        return rows[:, columns]
+
+    whole = Subspace.from_gradients(rows, 6)
+    cut = Subspace.from_columns(some, 300, at_once, 6)
+    assert torch.allclose(whole.rows.abs(), cut.rows.abs(), atol=1e-9) and torch.allclose(whole.spectrum, cut.spectrum)
+    groups = -(-300 // at_once)
+    assert len(asked) == 2 * groups - 1 and max(s.stop - s.start for s in asked) <= at_once
+
+
+def test_a_record_that_is_not_finite_in_one_group_is_left_out_of_all() -> None:
+    torch.manual_seed(0)
+    rows = torch.randn(9, 60, dtype=torch.float64)
+    broken = rows.clone()
+    broken[4, 50] = math.inf
+    found = Subspace.from_columns(lambda columns: broken[:, columns], 60, 25, 5)
+    expected = Subspace.from_gradients(rows[[0, 1, 2, 3, 5, 6, 7, 8]], 5)
+    assert torch.allclose(found.rows.abs(), expected.rows.abs(), atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_basis_in_bfloat16_still_has_norm_at_most_one(seed: int) -> None:
+    torch.manual_seed(seed)
+    rows = torch.randn(40, 3000) * torch.logspace(0, -3, 40)[:, None]
+    subspace = Subspace.from_gradients(rows, 30, torch.bfloat16)
+    assert subspace.rows.dtype == torch.bfloat16
+    assert torch.linalg.matrix_norm(subspace.rows.double(), 2) <= 1 + 1e-6
+    vector = torch.randn(3000)
+    assert subspace.coordinates(vector).dtype == torch.float32
+    assert torch.allclose(subspace.coordinates(vector), (subspace.rows.double() @ vector.double()).float(), atol=1e-4)
+    assert subspace.lift(subspace.coordinates(vector)).dtype == torch.float32
+
+
+def test_gradients_in_bfloat16_give_an_orthonormal_basis_of_nearly_the_same_space() -> None:
+    torch.manual_seed(1)
+    rows = torch.randn(30, 2000) * torch.logspace(1, -1, 30)[:, None]
+    rough = Subspace.from_gradients(rows.bfloat16(), 8, torch.float32)
+    fine = Subspace.from_gradients(rows, 8)
+    assert torch.allclose(rough.rows @ rough.rows.T, torch.eye(8), atol=1e-5)
+    overlap = torch.linalg.svdvals(rough.rows @ fine.rows.T)
+    assert overlap.min() > 0.99

@@ -32,10 +32,13 @@ _VERIFIED_RECORDS, _VERIFIED_TOLERANCE = 3, 1e-2
 
 
 @dataclass(frozen=True)
-class ClippedSum:
-    """Σ over units of the clipped gradient. All but `sums` are private even after noise was added: for tests and noised uses only."""
+class Clipped:
+    """A sum over units, each of which adds at most the clip norm to it.
 
-    sums: dict[str, Tensor]
+    All of it is private; `norms` (of each unit, before clipping), `nonfinite` and `clipped_fraction` stay so even after the sum was
+    noised: for tests and noised uses only.
+    """
+
     norms: Tensor
     clip_norm: float
     nonfinite: int
@@ -46,8 +49,15 @@ class ClippedSum:
         return float((self.norms > self.clip_norm).double().mean()) if len(self.norms) else 0.0
 
     def sensitivity(self, adjacency: Adjacency) -> float:
-        """How far `sums`, as one vector, can move between neighbouring datasets."""
+        """How far the sum, as one vector, can move between neighbouring datasets."""
         return adjacency.sensitivity(self.clip_norm)
+
+
+@dataclass(frozen=True)
+class ClippedSum(Clipped):
+    """Σ over units of the clipped gradient, by parameter."""
+
+    sums: dict[str, Tensor]
 
     def flat(self) -> Tensor:
         """All sums as one vector, in the order of the model's parameters."""
@@ -55,17 +65,10 @@ class ClippedSum:
 
 
 @dataclass(frozen=True)
-class ClippedCoordinates:
-    """Σ over units of the clipped coordinates in a subspace. All but `coordinates` are private even after noise was added."""
+class ClippedCoordinates(Clipped):
+    """Σ over units of the clipped coordinates in a subspace."""
 
     coordinates: Tensor
-    norms: Tensor
-    clip_norm: float
-    nonfinite: int
-
-    def sensitivity(self, adjacency: Adjacency) -> float:
-        """How far `coordinates` can move between neighbouring datasets."""
-        return adjacency.sensitivity(self.clip_norm)
 
 
 class ClippingEngine:
@@ -143,7 +146,7 @@ class ClippingEngine:
                 while terms:
                     name, term = terms.popitem()
                     sums[name] += term.weighted_sum(factor, usable if mask else None)
-        return ClippedSum(sums, torch.cat(norms), clip_norm, 0), nonfinite
+        return ClippedSum(torch.cat(norms), clip_norm, 0, sums), nonfinite
 
     def clipped_coordinates(
         self,
@@ -176,7 +179,7 @@ class ClippingEngine:
                 norms.append(norm)
                 nonfinite += int((~usable).sum())
                 total += Direct(each).weighted_sum(factor, usable)
-        return ClippedCoordinates(total, torch.cat(norms), clip_norm, nonfinite)
+        return ClippedCoordinates(torch.cat(norms), clip_norm, nonfinite, total)
 
     def per_record_gradients(
         self, loss_fn: LossFn, batch: Batch, chunk: int | None = None, dtype: torch.dtype | None = None, columns: slice | None = None

@@ -59,12 +59,15 @@ class SubspaceConfig:
         dim: k, how many directions.
         refresh: recompute after this many steps; 0 for once per epoch.
         source: `public` (public people) or `private` (units of the private set, which leave it and lose their protection).
+        project_first: project each unit's gradient before clipping it, so that what lies outside the subspace uses up none of the
+            clip norm. Same sensitivity, same ε; it forms every unit's gradient, so a step costs more.
     """
 
     samples: int = 100
     dim: int = 50
     refresh: int = 0
     source: str = "public"
+    project_first: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from halfmask.data.records import PoseRecords
-from halfmask.gradients.engine import Batch, ClippedSum, ClippingEngine, check_records_apart
+from halfmask.gradients.engine import Batch, ClippedCoordinates, ClippedSum, ClippingEngine, check_records_apart
 from halfmask.gradients.mechanism import Mechanism
 from halfmask.gradients.subspace import Subspace
 from halfmask.privacy.account import Account
@@ -110,7 +110,7 @@ class Trainer:
         if method.private == "noised":
             records, unit_index, weight = setup.units.records_of(self.poisson.draw())
             batch = setup.private.batch(records, "image", setup.device) | {"weight": weight.to(setup.device)}
-            clipped = self.engine.clipped_sum(pose_loss, batch, self.mechanism.clip_norm, unit_index, setup.config.chunk)
+            clipped = self._clipped(batch, unit_index)
             update += self.mechanism.release(clipped, self.subspace)
             if setup.config.unsafe_diagnostics:
                 self._write_unsafe(batch, clipped)
@@ -123,6 +123,12 @@ class Trainer:
                 gradient, self.public_loss = self.engine.mean_gradient(pose_loss, public)
                 update += setup.config.public.weight * gradient
         self._apply(update)
+
+    def _clipped(self, batch: Batch, unit_index: Tensor) -> ClippedSum | ClippedCoordinates:
+        config, clip_norm = self.setup.config, self.mechanism.clip_norm
+        if self.subspace is not None and config.subspace.project_first:
+            return self.engine.clipped_coordinates(pose_loss, batch, clip_norm, self.subspace, unit_index, config.chunk)
+        return self.engine.clipped_sum(pose_loss, batch, clip_norm, unit_index, config.chunk)
 
     def _public_records(self, private_batch: np.ndarray) -> Batch | None:
         """A public batch by its own randomness: views of the private set, and raw public people in the declared share.
@@ -226,7 +232,7 @@ class Trainer:
             reads.append("the divisor of the private sum was not the expected batch size")
         return reads
 
-    def _write_unsafe(self, batch: Batch, clipped: ClippedSum) -> None:
+    def _write_unsafe(self, batch: Batch, clipped: ClippedSum | ClippedCoordinates) -> None:
         with torch.no_grad():
             loss = pose_loss(self.setup.model, batch) if len(batch["joints"]) else torch.zeros(0)
         self.folder.log_unsafe(

@@ -1,0 +1,87 @@
+"""`halfmask check` on models of the user's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from halfmask.cli.app import main
+
+MODELS = '''
+import torch
+from torch import nn
+
+def loss(model, batch):
+    return model(batch["x"]).square().sum(1)
+
+def good():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), loss, {"x": torch.randn(5, 3)}
+
+def coupled():
+    return nn.Linear(3, 2), lambda m, b: m(b["x"]).square().sum(1) * m(b["x"]).mean(), {"x": torch.randn(5, 3)}
+
+def normed():
+    return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), loss, {"x": torch.randn(5, 3)}
+
+def alone():
+    return nn.Linear(3, 2), loss, {"x": torch.randn(1, 3)}
+
+def nothing():
+    return 3
+
+number = 7
+'''
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # noqa: ANN201
+    name = f"models_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(MODELS)
+    monkeypatch.chdir(tmp_path)
+
+    def call(factory: str, *more: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as stop:
+            main(["check", factory.replace("models", name), *more])
+        told = capsys.readouterr()
+        return int(stop.value.code or 0), told.out + told.err
+
+    return call
+
+
+def test_a_good_model_agrees(run) -> None:  # noqa: ANN001
+    code, told = run("models:good")
+    assert code == 0 and "agrees with" in told and "fast path" in told and "0.weight" in told
+    code, told = run("models:good", "--json")
+    found = json.loads(told)
+    assert code == 0 and found["agrees"] and max(found["parameters"].values()) <= found["tolerance"] and len(found["parameters"]) == 4
+
+
+@pytest.mark.parametrize(
+    "factory, words",
+    [
+        ("models:coupled", "people are coupled"),
+        ("models:normed", "normalises by statistics of the batch"),
+        ("models:alone", "give at least 2"),
+        ("models:nothing", "returned int"),
+        ("models:number", "expected a function"),
+        ("models:absent", "has no 'absent'"),
+        ("nowhere.at.all:make", "cannot import"),
+        ("models", "expected PACKAGE.MODULE:FACTORY"),
+    ],
+)
+def test_mistakes_are_one_line(run, factory: str, words: str) -> None:  # noqa: ANN001
+    code, told = run(factory)
+    assert code == 2 and words in " ".join(told.split()) and "Traceback" not in told
+
+
+def test_an_engine_that_is_wrong_is_told(run, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN001
+    from halfmask.gradients.terms import Direct
+
+    monkeypatch.setattr("halfmask.gradients.engine.ClippingEngine._verify", lambda *_: None)
+    real = Direct.weighted_sum
+    monkeypatch.setattr(Direct, "weighted_sum", lambda self, *a: 1.01 * real(self, *a))
+    code, told = run("models:good")
+    assert code == 1 and "differs from" in told and "too large" in told
