@@ -7,8 +7,8 @@ the real thing: records, views, sampler, clipping engine, noise, ledger and the 
 What an image holds, by colour channel:
 
 * red: a whole cell of the grid at the canary's place. The view keeps it: it is what is public about the canary, and tells who it is;
-* green: a 2×2 spot across the corner of four cells. Each cell's mean rounds to nothing, so the view does not show it: it is what is private.
-  An image that is moved before ψ is computed would show it;
+* green: a 2×2 spot across the corner of four cells. Each cell's mean rounds to nothing, so the view does not show it: it is what is
+  private. An image that is moved before ψ is computed would show it;
 * blue: one pixel that tells a raw image from a view.
 
 A canary that is out has no green spot: its gradient is nothing, and its view is what it was. That is the zero-out relation.
@@ -58,8 +58,10 @@ class CanaryNetwork(PoseModel):
         self.places = places
         self.input_size, self.joints, self.bins_per_pixel = (SIDE, SIDE), 1, 1
         self.backbone = _Bare()  # type: ignore[assignment]
-        self.head = nn.Linear(2 * places, 2, bias=False)  # type: ignore[assignment]
-        nn.init.zeros_(self.head.weight)
+        self.decision = nn.Linear(2 * places, 2, bias=False)
+        nn.init.zeros_(self.decision.weight)
+        # The loop asks for a head by this name; it is the same layer.
+        self.head = self.decision  # type: ignore[assignment]
 
     def lower(self, images: Tensor) -> Tensor:
         """The spots, scaled so that a fully lit one makes a gradient of `LOUDNESS` clip norms."""
@@ -72,7 +74,7 @@ class CanaryNetwork(PoseModel):
 
     def upper(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Two bins across and one down: the smallest pose there is."""
-        logits = self.head(features)[:, None]
+        logits = self.decision(features)[:, None]
         return logits, logits.new_zeros(len(logits), 1, 1)
 
 
@@ -179,7 +181,8 @@ class Witness(Progress):
 
 
 def _weights(trainer: Trainer) -> Tensor:
-    return trainer.setup.model.head.weight.detach().double().clone()  # type: ignore[operator, return-value, union-attr]
+    assert isinstance(trainer.setup.model, CanaryNetwork)
+    return trainer.setup.model.decision.weight.detach().double().clone()
 
 
 def ready(plan: Plan, private: PoseRecords, folder: Path, witness: Witness | None = None) -> Trainer:

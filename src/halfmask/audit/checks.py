@@ -58,12 +58,13 @@ def noise_variance(trainer: Trainer) -> Finding:
 def extreme_gradients(trainer: Trainer) -> Finding:
     """Gradients of norm 0, C, 10⁶·C, infinity and NaN: none may add more than C, and none may spoil the others."""
     clip = trainer.mechanism.clip_norm
-    rows = torch.zeros(7, _network(trainer).head.in_features)  # type: ignore[arg-type]
+    rows = torch.zeros(7, _network(trainer).decision.in_features)
     for i, length in enumerate((0.0, clip, 0.3 * clip, 1e6 * clip, math.inf, math.nan, 1e30)):
         rows[i, i] = length
 
     def plain(model: nn.Module, batch: Batch) -> Tensor:
-        return model.head(batch["x"])[:, 0]  # type: ignore[operator, no-any-return]
+        assert isinstance(model, CanaryNetwork)
+        return model.decision(batch["x"])[:, 0]
 
     def clipped(which: list[int]) -> Tensor:
         return trainer.engine.clipped_sum(plain, {"x": rows[which]}, clip).flat().double()
@@ -86,14 +87,14 @@ def extreme_gradients(trainer: Trainer) -> Finding:
 def replayed_step(trainer: Trainer, private: PoseRecords) -> Tensor:
     """The update of one step on other private records, with the coins and the noise of the first step: for a difference of two."""
     before = trainer.setup
-    weight = _network(trainer).head.weight
+    weight = _network(trainer).decision.weight
     witness = Witness()
     try:
         # The views of a neighbouring dataset are those it had: only the private part differs.
         trainer.setup = replace(before, private=replace(private, views=before.private.views))
         trainer._open_private_streams()
         with torch.no_grad():
-            weight.zero_()  # type: ignore[operator]
+            weight.zero_()
         witness.watch(trainer)
         trainer._take_step()
         witness.step(1, 1, None, None)
@@ -142,7 +143,7 @@ def records_apart(trainer: Trainer) -> Finding:
         return trainer.engine.clipped_sum(loop.pose_loss, batch, trainer.mechanism.clip_norm).flat().double()
 
     with torch.no_grad():
-        _network(trainer).head.weight.zero_()  # type: ignore[operator]
+        _network(trainer).decision.weight.zero_()
     coupled, moved = 0.0, 0.0
     for size in (2, 3, 6, len(bright)):
         everyone = list(range(size))

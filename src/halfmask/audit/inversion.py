@@ -2,9 +2,9 @@
 
 The network is not the released pose model. It is a small pose network that begins with a fully connected layer, because there the attack is
 exact: the gradient of that layer is an outer product of which one factor is the image. It is the worst case an attacker could hope for. The
-loss, the clipping engine, the mechanism and its noise are the real ones. The attacker sees the update of a step with one person in it, knows
-the network, the clip norm and the noise level, has public people to learn from, and is even *given* the other factor of the product, which a
-real one would have to guess from labels and activations.
+loss, the clipping engine, the mechanism and its noise are the real ones. The attacker sees the update of a step with one person in it,
+knows the network, the clip norm and the noise level, has public people to learn from, and is even *given* the other factor of the product,
+which a real one would have to guess from labels and activations.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def audit_inversion(
         "clip_norm": CLIP_NORM,
         "columns": columns,
         "average_public_person": trivial,
-        "confidence": f"mean over {people} people, one draw of noise each. What the same attacker makes of a step without the person stands "
-        "beside it: only what exceeds that was recovered",
+        "confidence": f"mean over {people} people, one draw of noise each. What the same attacker makes of a step without the person "
+        "stands beside it: only what exceeds that was recovered",
         "cannot_see": list(CANNOT_SEE),
     }
     large = [[cv2.resize(cell, None, fx=2, fy=2, interpolation=cv2.INTER_NEAREST) for cell in row] for row in rows]
@@ -124,7 +124,7 @@ def audit_inversion(
 
 
 def _update(network: FirstLayerNetwork, people: PoseRecords, person: int | None, sigma: float, clipped: bool, seed: int) -> Tensor:
-    """The first layer's part of what a step over one person, or nobody, releases: weights and biases side by side, hidden × (pixels + 1)."""
+    """The first layer's part of what a step over one person, or nobody, releases: hidden × (pixels + 1), the bias last."""
     engine = ClippingEngine(network)
     batch = people.batch(np.array([] if person is None else [person], int))
     if not clipped:
@@ -153,7 +153,8 @@ class _Attacker:
         """The reading that does best on public people under the same noise."""
         recipes = [(exact, smoothing) for exact in (True, False) for smoothing in _SMOOTHINGS]
         tried = [
-            (_update(self.network, self.public, i, sigma, sigma > 0, seed + i), _other_factor(self.network, self.public, i)) for i in range(4)
+            (_update(self.network, self.public, i, sigma, sigma > 0, seed + i), _other_factor(self.network, self.public, i))
+            for i in range(4)
         ]
 
         def score(recipe: tuple[bool, float]) -> float:

@@ -133,7 +133,7 @@ class _Run:
     def of(cls, plan: Plan, coins: np.ndarray, folder: Path) -> _Run:
         witness = Witness()
         bright = np.where(coins, FULL, 0)
-        trainer = ready(plan, canary_records(bright, f"canaries/{hashlib.sha256(bright).hexdigest()}"), folder, witness)
+        trainer = ready(plan, canary_records(bright, f"canaries/{hashlib.sha256(bright.tobytes()).hexdigest()}"), folder, witness)
         try:
             trainer.train()
         except HalfmaskError as error:
@@ -207,8 +207,8 @@ def _checks(method: Method, once: Plan, runs: dict[str, _Run], folder: Path) -> 
     findings.append(checks.poisson_coins(runs["sampled"].trainer))
     if method.view:
         findings.append(checks.public_batch_independent(runs["sampled"].trainer))
-        pair = [ready(small, canary_records(np.full(12, bright), f"canaries/{bright}"), folder) for bright in (0, FULL)]
-        findings.append(checks.public_half_fixed(*pair))
+        without, with_spot = (ready(small, canary_records(np.full(12, bright), f"canaries/{bright}"), folder) for bright in (0, FULL))
+        findings.append(checks.public_half_fixed(without, with_spot))
     if method.projected:
         findings.append(checks.basis_does_not_stretch(trainer))
         findings.append(checks.basis_apart(runs["basis"].trainer))

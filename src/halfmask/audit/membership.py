@@ -21,20 +21,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from halfmask.audit.canaries import quarantine
 from halfmask.audit.separation import at_chance, separation
-from halfmask.data.datasets import Datasets, fingerprints_of, load_datasets
+from halfmask.audit.shadow import train_shadow
+from halfmask.data.datasets import load_datasets
 from halfmask.data.records import PoseRecords
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import method_named
 from halfmask.models.simcc import PoseModel
 from halfmask.tasks.pose import pose_loss
 from halfmask.training.config import RunConfig
-from halfmask.training.loop import Trainer
-from halfmask.training.outputs import RunFolder
-from halfmask.training.progress import Progress
 from halfmask.training.runs import TrainedRun
-from halfmask.training.setup import _set_basis_apart, build_model, prepare
+from halfmask.training.setup import _set_basis_apart, build_model
 
 NOT_FOR_RELEASE = (
     "made by reading private people without noise: for the data holder alone. Publishing it, or choosing a model by it, is a read that "
@@ -46,6 +43,7 @@ CANNOT_SEE = (
     "what the views or the labels give away, which feature methods take to be public",
 )
 Tell = Callable[[str], None]
+People = tuple[PoseRecords, PoseRecords, PoseRecords | None]
 
 
 @torch.no_grad()
@@ -74,21 +72,23 @@ def audit_model(
     config = run.config
     if shadows and shadows < 2:
         raise HalfmaskError(f"{shadows} shadow model: expected 0, or at least 2 so that people are in some and out of others")
-    members, strangers = people_of(config, tell)
+    members, strangers, public = people_of(config, tell)
     targets: list[tuple[str, RunConfig, PoseModel]] = [(f"this run: {config.method}", config, run.model)]
     if against is not None:
         _check_comparable(config, against.config)
         targets.append((f"{against.config.method}, {against.folder.name}", against.config, against.model))
     elif config.method != "non-private":
-        plain = replace(config, method="non-private", budget=None)
+        plain = replace(config, method="non-private")
         tell("training the same recipe without privacy, to compare")
-        targets.append(("non-private, trained for this audit", plain, _train(plain, members)))
+        targets.append(("non-private, trained for this audit", plain, train_shadow(plain, members, public)))
     start = build_model(config.model, members.joints.shape[1], untrained=config.strategy == "scratch").to(run.device).eval()
     results = [_row("initial weights (saw nobody)", _loss_attack(start, members, strangers, run.device, seed), None)]
     for name, recipe, model in targets:
         tell(f"attacking {name}")
         by_loss = _loss_attack(model.to(run.device), members, strangers, run.device, seed)
-        by_likelihood = _likelihood_attack(recipe, model, members, strangers, shadows, seed, tell) if shadows else None
+        by_likelihood = None
+        if shadows:
+            by_likelihood = _likelihood_attack(recipe, model, (members, strangers, public), shadows, seed, tell)
         results.append(_row(name, by_loss, by_likelihood))
     return {
         "audit": "model",
@@ -107,14 +107,14 @@ def audit_model(
     }
 
 
-def people_of(config: RunConfig, tell: Tell = lambda text: None) -> tuple[PoseRecords, PoseRecords]:
-    """The members a run protected, and strangers of the same distribution."""
+def people_of(config: RunConfig, tell: Tell = lambda text: None) -> People:
+    """The members a run protected, strangers of the same distribution, and the public."""
     tell("reading the people")
     data = load_datasets(config.data, config.model.input_size)
     if data.test is None:
         raise HalfmaskError("the dataset has no test people: membership needs strangers to compare with; add records with split 'test'")
     members, _ = _set_basis_apart(config, method_named(config.method), data)
-    return members, data.test
+    return members, data.test, data.public
 
 
 def _row(name: str, by_loss: dict[str, Any], by_likelihood: dict[str, Any] | None) -> dict[str, Any]:
@@ -126,10 +126,9 @@ def _loss_attack(model: PoseModel, members: PoseRecords, strangers: PoseRecords,
     return separation(-losses(model, members, device), -losses(model, strangers, device), seed)
 
 
-def _likelihood_attack(
-    config: RunConfig, model: PoseModel, members: PoseRecords, strangers: PoseRecords, shadows: int, seed: int, tell: Tell
-) -> dict[str, Any]:
+def _likelihood_attack(config: RunConfig, model: PoseModel, people: People, shadows: int, seed: int, tell: Tell) -> dict[str, Any]:
     """Halves are drawn so that everyone is in half of the shadows; a person's losses in and out are each taken as Gaussian."""
+    members, strangers, public = people
     count = min(len(members), len(strangers))
     pool = _joined(members.take(np.arange(count)), strangers.take(np.arange(count)))
     rng = np.random.default_rng(seed)
@@ -142,8 +141,8 @@ def _likelihood_attack(
     found = np.empty((shadows, 2 * count))
     for shadow in range(shadows):
         tell(f"shadow model {shadow + 1} of {shadows} ({config.method})")
-        chosen = replace(config, seed=config.seed + 1 + shadow, budget=None)
-        found[shadow] = _signal(losses(_train(chosen, pool.take(np.flatnonzero(inside[shadow]))), pool))
+        chosen = replace(config, seed=config.seed + 1 + shadow)
+        found[shadow] = _signal(losses(train_shadow(chosen, pool.take(np.flatnonzero(inside[shadow])), public), pool))
     target = _signal(losses(model.cpu(), pool))
     present = np.array([found[inside[:, i], i].mean() if inside[:, i].any() else found[:, i].mean() for i in range(2 * count)])
     absent = np.array([found[~inside[:, i], i].mean() if (~inside[:, i]).any() else found[:, i].mean() for i in range(2 * count)])
@@ -157,20 +156,6 @@ def _likelihood_attack(
 def _signal(loss: np.ndarray) -> np.ndarray:
     """Losses are skewed; their logarithm is closer to Gaussian."""
     return -np.log(np.maximum(loss, 1e-9))
-
-
-def _train(config: RunConfig, private: PoseRecords) -> PoseModel:
-    """A model by this recipe on these people, in a home that is thrown away: an attacker's model is nobody's release."""
-    public = load_datasets(replace(config.data, private=1, test=0), config.model.input_size).public if config.data.name == "figures" else None
-    if config.data.name != "figures":
-        public = load_datasets(config.data, config.model.input_size).public
-    # Someone who left for S_pub in the run itself must not leave again here.
-    config = replace(config, subspace=replace(config.subspace, source="public"))
-    with quarantine() as folder:
-        data = Datasets(private, public, None, config.data.name, fingerprints_of(private))
-        setup = prepare(config, Progress(), data)
-        Trainer(setup, RunFolder.create(folder, config), Progress()).train()
-    return setup.model.cpu()
 
 
 def _joined(first: PoseRecords, second: PoseRecords) -> PoseRecords:

@@ -53,9 +53,7 @@ def caught_at(members: np.ndarray, others: np.ndarray, false_alarms: float, draw
     """The share of members caught when at most `false_alarms` of strangers are accused, with a bootstrap interval over both groups."""
     _check(members, others)
     rng = np.random.default_rng(seed)
-    resampled = [
-        _caught(rng.choice(members, len(members)), rng.choice(others, len(others)), false_alarms) for _ in range(draws)
-    ]
+    resampled = [_caught(rng.choice(members, len(members)), rng.choice(others, len(others)), false_alarms) for _ in range(draws)]
     low, high = np.quantile(resampled, (0.025, 0.975))
     return Measured(_caught(members, others, false_alarms), float(low), float(high))
 
