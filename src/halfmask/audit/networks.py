@@ -36,8 +36,9 @@ class Restorer(nn.Module):
     def __init__(self, width: int = 12):
         super().__init__()
         self.fine, self.coarse = _block(3, width), nn.Sequential(_block(3, width), _block(width, width), _block(width, width))
-        self.join, self.change = _block(2 * width, width), nn.Conv2d(width, 3, 3, padding=1, bias=False)
-        nn.init.zeros_(self.change.weight)
+        self.join, self.change = _block(2 * width, width), nn.Conv2d(width, 3, 3, padding=1)
+        for parameter in self.change.parameters():
+            nn.init.zeros_(parameter)
 
     def forward(self, views: Tensor) -> Tensor:  # noqa: D102
         small = self.coarse(F.avg_pool2d(views, 4))

@@ -186,7 +186,7 @@ def pose_against_identity(body: Body) -> np.ndarray | None:
     points = [(row, row["identity"], row["pose"]["pckh@0.5"]) for row in body["rows"] if "pose" in row]
     if not points:
         return None
-    width, height, left, bottom, top, right = 900, 560, 80, 490, 60, 860
+    width, height, left, bottom, top, right = 960, 560, 80, 490, 60, 640
     picture = canvas.blank(width, height)
     x_ticks = canvas.nice_ticks(0, 100 * max(identity["high"] for _, identity, _ in points))
     y_ticks = canvas.nice_ticks(0, max(pose for _, _, pose in points))
@@ -203,13 +203,16 @@ def pose_against_identity(body: Body) -> np.ndarray | None:
     chance = 100 * body["chance"]
     canvas.draw_line(picture, place(chance, 0), place(chance, y_ticks[-1]), canvas.FAINT_INK, 1, "dash")
     kinds = list(dict.fromkeys(row["view"] for row, _, _ in points))
-    for row, identity, pose in points:
+    # Views of like strength lie close together: numbers at the dots, alternately above and below, and names beside the chart.
+    for number, (row, identity, pose) in enumerate(sorted(points, key=lambda point: -point[1]["value"]), 1):
         colour = canvas.PALETTE[kinds.index(row["view"]) % len(canvas.PALETTE)]
         low, high = place(100 * identity["low"], pose), place(100 * identity["high"], pose)
         canvas.draw_error_bar(picture, low, high, colour)
         at = place(100 * identity["value"], pose)
         canvas.draw_dot(picture, at, 5, colour)
-        canvas.draw_text(picture, f"{row['view']} {row['strength']}".strip(), (at[0] + 8, at[1] - 10), 0.42, colour)
+        canvas.draw_text(picture, str(number), (at[0], at[1] + (16 if number % 2 else -16)), 0.5, colour, align="centre")
+        name = f"{number}  {row['view']} {row['strength']}".strip()
+        canvas.draw_text(picture, name, (right + 30, top + 24 * number), 0.48, colour)
     canvas.draw_text(picture, "What a view keeps: the pose against the person", (left, 28), 0.65)
     canvas.draw_text(
         picture, "pictures whose person is named, % (95 % interval; dashed: chance)", ((left + right) / 2, height - 22), 0.5, align="centre"
