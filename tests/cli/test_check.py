@@ -9,7 +9,7 @@ import pytest
 
 from halfmask.cli.app import main
 
-MODELS = '''
+MODELS = """
 import torch
 from torch import nn
 
@@ -33,11 +33,11 @@ def nothing():
     return 3
 
 number = 7
-'''
+"""
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # noqa: ANN201
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     name = f"models_{tmp_path.name.replace('-', '_')}"
     (tmp_path / f"{name}.py").write_text(MODELS)
     monkeypatch.chdir(tmp_path)
@@ -51,7 +51,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return call
 
 
-def test_a_good_model_agrees(run) -> None:  # noqa: ANN001
+def test_a_good_model_agrees(run) -> None:
     code, told = run("models:good")
     assert code == 0 and "agrees with" in told and "fast path" in told and "0.weight" in told
     code, told = run("models:good", "--json")
@@ -72,12 +72,12 @@ def test_a_good_model_agrees(run) -> None:  # noqa: ANN001
         ("models", "expected PACKAGE.MODULE:FACTORY"),
     ],
 )
-def test_mistakes_are_one_line(run, factory: str, words: str) -> None:  # noqa: ANN001
+def test_mistakes_are_one_line(run, factory: str, words: str) -> None:
     code, told = run(factory)
     assert code == 2 and words in " ".join(told.split()) and "Traceback" not in told
 
 
-def test_an_engine_that_is_wrong_is_told(run, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN001
+def test_an_engine_that_is_wrong_is_told(run, monkeypatch: pytest.MonkeyPatch) -> None:
     from halfmask.gradients.terms import Direct
 
     monkeypatch.setattr("halfmask.gradients.engine.ClippingEngine._verify", lambda *_: None)

@@ -95,7 +95,7 @@ class Tape:
             with self._watching(arrive) as calls:
                 loss = losses()
             lowest = [call.output for call in calls if call.lowest]
-            wanted = [call.output for call in calls] if self._ask_for_all or not lowest else lowest
+            wanted: list[Any] = [call.output for call in calls] if self._ask_for_all or not lowest else lowest
             gradients = torch.autograd.grad(loss.sum(), [*copies.values(), *wanted], allow_unused=True)
         for name, gradient in zip(copies, gradients, strict=False):
             if gradient is not None:

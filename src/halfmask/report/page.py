@@ -15,8 +15,10 @@ from halfmask.data.datasets import with_view
 from halfmask.data.records import PoseRecords
 from halfmask.data.skeleton import skeleton_with
 from halfmask.metrics.names import headline
+from halfmask.report.audits import audit_sections
 from halfmask.report.overlay import contact_sheet, draw_skeleton, save_png
 from halfmask.report.plots import accuracy_against_epsilon
+from halfmask.report.style import STYLE
 from halfmask.report.tables import format_cell, heading, summarise, write_csv
 from halfmask.tasks.pose import predict
 from halfmask.training.runs import open_run
@@ -25,19 +27,6 @@ from halfmask.views import make_view
 
 _COLUMNS = ("method", "epsilon", "clip_norm", "seeds")
 _PICTURED = "first seed, largest ε and first clip norm of each method, chosen before looking at any score"
-
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #222; }
-body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-h1, h2, h3 { line-height: 1.2; margin-top: 2rem; }
-table { border-collapse: collapse; margin: 1rem 0; }
-th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #ddd; }
-th:first-child, td:first-child { text-align: left; }
-th { border-bottom: 2px solid #888; }
-img { max-width: 100%; height: auto; }
-.remark { background: #fff7e0; border-left: 4px solid #e69f00; padding: .6rem 1rem; }
-.small { color: #555; font-size: .9rem; }
-"""
 
 
 def write_results(
@@ -110,7 +99,7 @@ def page(out: Path, results: Mapping[str, Any], runs: Sequence[PlannedRun]) -> s
     parts = [
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{say(results['recipe'])}: methods compared</title><style>{_STYLE}</style></head><body>",
+        f"<title>{say(results['recipe'])}: methods compared</title><style>{STYLE}</style></head><body>",
         f"<h1>Methods compared on {say(results['dataset'])}</h1>",
         f"<p>Recipe <code>{say(results['recipe'])}</code>. {say(facts)}</p>",
         _table(results["summary"]),
@@ -127,6 +116,8 @@ def page(out: Path, results: Mapping[str, Any], runs: Sequence[PlannedRun]) -> s
     parts.append("<h2>What is promised</h2>")
     for run in runs:
         parts += _certificate(out, run)
+    for folder in (out, *(run.folder for run in runs)):
+        parts += audit_sections(folder / "audit")
     return "\n".join([*parts, "</body></html>"]) + "\n"
 
 

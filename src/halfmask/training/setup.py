@@ -74,15 +74,19 @@ class Setup:
         return max(1, math.ceil(len(self.units) / self.config.batch))
 
 
-def prepare(config: RunConfig, progress: Progress) -> Setup:
-    """Load and check everything; nothing private is spent here."""
+def prepare(config: RunConfig, progress: Progress, data: Datasets | None = None, model: PoseModel | None = None) -> Setup:
+    """Load and check everything; nothing private is spent here.
+
+    Args:
+        data, model: instead of those the config names; how an audit sends its own people and network down the same road.
+    """
     method = method_named(config.method)
     device = pick_device(config.device)
     torch.manual_seed(config.seed)
-    data = load_datasets(config.data, config.model.input_size, progress.stage)
+    data = data or load_datasets(config.data, config.model.input_size, progress.stage)
     for line in data.remarks():
         progress.message(line)
-    model = build_model(config.model, joints=data.private.joints.shape[1], untrained=config.strategy == "scratch")
+    model = model or build_model(config.model, joints=data.private.joints.shape[1], untrained=config.strategy == "scratch")
     _check_disjoint(config, data, progress)
     private, basis = _set_basis_apart(config, method, data)
     basis, raw_public, watched = _divide_public(config, data.public, basis)

@@ -35,8 +35,8 @@ def convolution(module: nn.Module, inputs: Tensor, output_gradient: Tensor, reco
 def _weight(module: Convolution, inputs: Tensor, gradient: Tensor, records: int) -> Term:
     padded, padding = _padded(module, inputs)
     if prod(module.kernel_size) == 1 and module.groups == 1 and not any(padding):
-        strides = tuple(slice(None, None, step) for step in module.stride)
-        a = padded[(slice(None), slice(None), *strides)].flatten(2).transpose(1, 2)
+        every = [slice(None), slice(None)] + [slice(None, None, step) for step in module.stride]
+        a = padded[tuple(every)].flatten(2).transpose(1, 2)
         b = gradient.flatten(2).transpose(1, 2)
         if len(inputs) != records:
             a, b = (x.reshape(records, -1, x.shape[2]) for x in (a, b))

@@ -48,7 +48,7 @@ class Rows(Term):
         return weighed.new_zeros(self.shape).index_add_(0, self.indices.flatten(), weighed.flatten(0, 1))
 
     def direct(self) -> Direct:  # noqa: D102
-        records, tokens = self.indices.shape
+        records = len(self.indices)
         place = (torch.arange(records, device=self.indices.device)[:, None] * self.shape[0] + self.indices).flatten()
         flat = self.gradient.new_zeros(records * self.shape[0], self.shape[1]).index_add_(0, place, self.gradient.flatten(0, 1))
         return Direct(flat.view(records, *self.shape))

@@ -1,0 +1,1 @@
+"""Attacks on a trained model and on its mechanism: what leaked, beside what was promised."""

@@ -1,0 +1,178 @@
+"""Who was in the training set? Attacks on a released model.
+
+Members are the private records a run protected; strangers are the test people, drawn from the same distribution. Two attackers:
+
+* **loss**: a member's loss is lower. Needs nothing but the model.
+* **likelihood**: how much lower than it should be. Shadow models, trained by the same recipe on random halves of members and strangers,
+  tell what each person's loss is like with and without them (after Carlini et al., 2022, with one variance for all).
+
+Both are run on the public initial weights, too, which saw nobody: what separates there is not memory but chance or a difference of the
+groups, and an attack on the model means something only against it.
+
+The audit reads private people without noise. What it finds is for the data holder; it does not go out with the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from halfmask.audit.separation import at_chance, separation
+from halfmask.audit.shadow import train_shadow
+from halfmask.data.datasets import load_datasets
+from halfmask.data.records import PoseRecords
+from halfmask.errors import HalfmaskError
+from halfmask.gradients.mechanism import method_named
+from halfmask.models.simcc import PoseModel
+from halfmask.tasks.pose import pose_loss
+from halfmask.training.config import RunConfig
+from halfmask.training.runs import TrainedRun
+from halfmask.training.setup import _set_basis_apart, build_model
+
+NOT_FOR_RELEASE = (
+    "made by reading private people without noise: for the data holder alone. Publishing it, or choosing a model by it, is a read that "
+    "no ε covers"
+)
+CANNOT_SEE = (
+    "a stronger attacker: an attack that fails proves nothing, only the certificate's ε does",
+    "people whose leak is rare: a rate over all members says little about the most exposed one",
+    "what the views or the labels give away, which feature methods take to be public",
+)
+Tell = Callable[[str], None]
+People = tuple[PoseRecords, PoseRecords, PoseRecords | None]
+
+
+@torch.no_grad()
+def losses(model: PoseModel, records: PoseRecords, device: torch.device | str = "cpu") -> np.ndarray:
+    """The loss of each record under a released model."""
+    parts = []
+    for start in range(0, len(records), 64):
+        batch = records.batch(np.arange(start, min(start + 64, len(records))), "image", device)
+        parts.append(pose_loss(model, batch).cpu().numpy())
+    return np.concatenate(parts)
+
+
+def audit_model(
+    run: TrainedRun,
+    against: TrainedRun | None = None,
+    shadows: int = 4,
+    seed: int = 0,
+    tell: Tell = lambda text: None,
+) -> dict[str, Any]:
+    """Attack a run, and beside it a run without privacy; the content of the audit's file.
+
+    Args:
+        against: a non-private run of the same recipe; trained on the spot if not given and the run has a promise to compare.
+        shadows: how many shadow models to train for each; 0 leaves the likelihood attack out.
+    """
+    config = run.config
+    if shadows and shadows < 2:
+        raise HalfmaskError(f"{shadows} shadow model: expected 0, or at least 2 so that people are in some and out of others")
+    members, strangers, public = people_of(config, tell)
+    targets: list[tuple[str, RunConfig, PoseModel]] = [(f"this run: {config.method}", config, run.model)]
+    if against is not None:
+        _check_comparable(config, against.config)
+        targets.append((f"{against.config.method}, {against.folder.name}", against.config, against.model))
+    elif config.method != "non-private":
+        plain = replace(config, method="non-private")
+        tell("training the same recipe without privacy, to compare")
+        targets.append(("non-private, trained for this audit", plain, train_shadow(plain, members, public)))
+    start = build_model(config.model, members.joints.shape[1], untrained=config.strategy == "scratch").to(run.device).eval()
+    results = [_row("initial weights (saw nobody)", _loss_attack(start, members, strangers, run.device, seed), None)]
+    for name, recipe, model in targets:
+        tell(f"attacking {name}")
+        by_loss = _loss_attack(model.to(run.device), members, strangers, run.device, seed)
+        by_likelihood = None
+        if shadows:
+            by_likelihood = _likelihood_attack(recipe, model, (members, strangers, public), shadows, seed, tell)
+        results.append(_row(name, by_loss, by_likelihood))
+    return {
+        "audit": "model",
+        "run": run.folder.name,
+        "dataset": config.data.name,
+        "method": config.method,
+        "epsilon_claimed": None if method_named(config.method).private != "noised" else config.epsilon,
+        "delta": config.delta,
+        "shadows": shadows,
+        "seed": seed,
+        "results": results,
+        "at_chance": results[1]["at_chance"],
+        "confidence": "95 % intervals: DeLong for AUC, bootstrap over people for rates; one model of each kind, so not over trainings",
+        "cannot_see": list(CANNOT_SEE),
+        "not_for_release": None if config.data.name == "figures" else NOT_FOR_RELEASE,
+    }
+
+
+def people_of(config: RunConfig, tell: Tell = lambda text: None) -> People:
+    """The members a run protected, strangers of the same distribution, and the public."""
+    tell("reading the people")
+    data = load_datasets(config.data, config.model.input_size)
+    if data.test is None:
+        raise HalfmaskError("the dataset has no test people: membership needs strangers to compare with; add records with split 'test'")
+    members, _ = _set_basis_apart(config, method_named(config.method), data)
+    return members, data.test, data.public
+
+
+def _row(name: str, by_loss: dict[str, Any], by_likelihood: dict[str, Any] | None) -> dict[str, Any]:
+    attacks = {"loss": by_loss} | ({"likelihood": by_likelihood} if by_likelihood else {})
+    return {"model": name, "attacks": attacks, "at_chance": all(at_chance(attack) for attack in attacks.values())}
+
+
+def _loss_attack(model: PoseModel, members: PoseRecords, strangers: PoseRecords, device: torch.device, seed: int) -> dict[str, Any]:
+    return separation(-losses(model, members, device), -losses(model, strangers, device), seed)
+
+
+def _likelihood_attack(config: RunConfig, model: PoseModel, people: People, shadows: int, seed: int, tell: Tell) -> dict[str, Any]:
+    """Halves are drawn so that everyone is in half of the shadows; a person's losses in and out are each taken as Gaussian."""
+    members, strangers, public = people
+    count = min(len(members), len(strangers))
+    pool = _joined(members.take(np.arange(count)), strangers.take(np.arange(count)))
+    rng = np.random.default_rng(seed)
+    # In complementary pairs, so that each person is in exactly half of an even number of shadows.
+    inside = np.zeros((shadows, 2 * count), bool)
+    for shadow in range(0, shadows, 2):
+        inside[shadow, rng.permutation(2 * count)[:count]] = True
+        if shadow + 1 < shadows:
+            inside[shadow + 1] = ~inside[shadow]
+    found = np.empty((shadows, 2 * count))
+    for shadow in range(shadows):
+        tell(f"shadow model {shadow + 1} of {shadows} ({config.method})")
+        chosen = replace(config, seed=config.seed + 1 + shadow)
+        found[shadow] = _signal(losses(train_shadow(chosen, pool.take(np.flatnonzero(inside[shadow])), public), pool))
+    target = _signal(losses(model.cpu(), pool))
+    present = np.array([found[inside[:, i], i].mean() if inside[:, i].any() else found[:, i].mean() for i in range(2 * count)])
+    absent = np.array([found[~inside[:, i], i].mean() if (~inside[:, i]).any() else found[:, i].mean() for i in range(2 * count)])
+    # Few shadows say little about one person's spread: one for all who are in, one for all who are out.
+    spread_in = max(1e-6, float(np.sqrt(np.mean((found - present)[inside] ** 2))))
+    spread_out = max(1e-6, float(np.sqrt(np.mean((found - absent)[~inside] ** 2))))
+    score = 0.5 * ((target - absent) / spread_out) ** 2 - 0.5 * ((target - present) / spread_in) ** 2
+    return separation(score[:count], score[count:], seed)
+
+
+def _signal(loss: np.ndarray) -> np.ndarray:
+    """Losses are skewed; their logarithm is closer to Gaussian."""
+    return -np.log(np.maximum(loss, 1e-9))
+
+
+def _joined(first: PoseRecords, second: PoseRecords) -> PoseRecords:
+    """Two sets of records as one."""
+    return PoseRecords(
+        images=np.concatenate([first.images, second.images]),
+        joints=np.concatenate([first.joints, second.joints]),
+        labelled=np.concatenate([first.labelled, second.labelled]),
+        head_boxes=np.concatenate([first.head_boxes, second.head_boxes]),
+        image_ids=np.concatenate([first.image_ids, second.image_ids]),
+        subjects=None if first.subjects is None or second.subjects is None else np.concatenate([first.subjects, second.subjects]),
+        key=f"{first.key}+{second.key}",
+    )
+
+
+def _check_comparable(config: RunConfig, other: RunConfig) -> None:
+    if other.method != "non-private":
+        raise HalfmaskError(f"--against is a run of method '{other.method}': expected a non-private one, to show what noise prevents")
+    if (other.data, other.model.input_size) != (config.data, config.model.input_size):
+        raise HalfmaskError("--against was trained on other data or other image sizes: train it with the same recipe")

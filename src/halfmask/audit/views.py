@@ -1,0 +1,195 @@
+"""What a view gives away, measured: who it is, what the image was, and how much of the pose is left.
+
+An attacker has labelled views of the same people from other days and learns to name them; another has pairs of images and views of other
+people and learns to undo the view. Both see pictures at a quarter of the crop's resolution, which loses nothing of a strong view and some
+of a weak one: the numbers are a lower bound on what could be had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+from scipy import stats
+
+from halfmask.audit.likeness import psnr, ssim
+from halfmask.audit.networks import fit_recogniser, fit_restorer, recognised, restored
+from halfmask.audit.separation import Measured
+from halfmask.audit.shadow import train_shadow
+from halfmask.data.datasets import with_view
+from halfmask.data.figures_records import figures_records
+from halfmask.data.records import PoseRecords
+from halfmask.tasks.pose import evaluate
+from halfmask.training.config import build_config
+from halfmask.views import make_view
+
+SMALL = (64, 48)
+CANNOT_SEE = (
+    "better attackers: larger networks, more pictures of each person, higher resolution, video",
+    "your people: `figures` are drawn, and what tells them apart (clothes, hair, build) is not what tells yours apart",
+    "what a view and the published labels together give away: keypoints and crop boxes are public under feature methods",
+)
+Options = dict[str, float | int]
+# From nearly everything to nothing; the blur of 25×25, σ = 10 is the one customary for these methods.
+LADDER: dict[str, tuple[Options, ...]] = {
+    "blur": (
+        {"kernel": 9, "sigma": 3.0},
+        {"kernel": 25, "sigma": 10.0},
+        {"kernel": 49, "sigma": 20.0},
+        {"kernel": 97, "sigma": 40.0},
+    ),
+    "downsample": (
+        {"cell": 8, "levels": 32},
+        {"cell": 16, "levels": 16},
+        {"cell": 32, "levels": 8},
+        {"cell": 64, "levels": 4},
+    ),
+    "constant": ({},),
+}
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much work an attacker puts in."""
+
+    crops: int = 1000
+    subjects: int = 60
+    recogniser_steps: int = 400
+    restorer_steps: int = 200
+    pose_people: int = 200
+    pose_steps: int = 40
+
+
+QUICK = Effort(crops=150, subjects=10, recogniser_steps=60, restorer_steps=20, pose_people=0, pose_steps=0)
+
+
+def audit_views(
+    names: Sequence[str] | None = None,
+    effort: Effort | None = None,
+    seed: int = 0,
+    tell: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Attack every strength of the named views (all by default) on `figures`; the content of the audit's file."""
+    effort = effort or Effort()
+    for name in names or ():
+        make_view(name, {})
+    chosen = [(name, options) for name in names or LADDER for options in LADDER.get(name, ({},))]
+    tell("drawing people")
+    people = figures_records("private", effort.crops, seed)
+    album = _Album.of(people, effort.subjects)
+    rows = [_row("none (the image itself)", "", people.images, album, people, effort, seed, tell)]
+    for name, options in chosen:
+        view = make_view(name, dict(options))
+        shown = with_view(people, view).views
+        assert shown is not None
+        rows.append(_row(name, ", ".join(f"{k} {v:g}" for k, v in options.items()), shown, album, people, effort, seed, tell))
+        if effort.pose_steps:
+            rows[-1]["pose"] = _pose(name, dict(options), effort, seed)
+    return {
+        "audit": "view",
+        "dataset": "figures",
+        "subjects": int(album.who.max()) + 1,
+        "pictures_to_learn_from": len(album.learn),
+        "pictures_to_name": len(album.test),
+        "chance": round(1 / (int(album.who.max()) + 1), 5),
+        "seed": seed,
+        "rows": rows,
+        "confidence": "95 % Clopper–Pearson intervals over the pictures to be named; one training of each attacker",
+        "cannot_see": list(CANNOT_SEE),
+    }
+
+
+@dataclass(frozen=True)
+class _Album:
+    """Pictures of the same people on different days: some to learn from, two of each person to be named."""
+
+    learn: np.ndarray
+    test: np.ndarray
+    who: np.ndarray
+    others: np.ndarray
+
+    @classmethod
+    def of(cls, people: PoseRecords, subjects: int) -> _Album:
+        assert people.subjects is not None
+        ids, counts = np.unique(people.subjects, return_counts=True)
+        kept = ids[np.argsort(-counts, kind="stable")][:subjects]
+        who = np.full(len(people), -1)
+        learn, test = [], []
+        for number, subject in enumerate(np.sort(kept)):
+            mine = np.flatnonzero(people.subjects == subject)
+            who[mine] = number
+            test.append(mine[-2:])
+            learn.append(mine[:-2])
+        return cls(np.concatenate(learn), np.concatenate(test), who, np.flatnonzero(who < 0))
+
+
+def _row(
+    name: str,
+    strength: str,
+    shown: np.ndarray,
+    album: _Album,
+    people: PoseRecords,
+    effort: Effort,
+    seed: int,
+    tell: Callable[[str], None],
+) -> dict[str, Any]:
+    tell(f"attacking {name} {strength}".rstrip())
+    small = _small(shown)
+    network = fit_recogniser(small[album.learn], album.who[album.learn], effort.recogniser_steps, seed)
+    right = recognised(network, small[album.test], album.who[album.test])
+    row: dict[str, Any] = {"view": name, "strength": strength, "identity": share(int(right.sum()), len(right)).to_json()}
+    if strength or name == "constant":
+        row |= _undone(small, _small(people.images), album, effort, seed)
+    return row
+
+
+def _undone(small: np.ndarray, truth: np.ndarray, album: _Album, effort: Effort, seed: int) -> dict[str, Any]:
+    """Learn to undo the view on some people, and judge on others; the view itself is what has to be beaten."""
+    network = fit_restorer(small[album.learn], truth[album.learn], effort.restorer_steps, seed)
+    judged = album.others[:100] if len(album.others) else album.test
+    guesses = restored(network, small[judged])
+
+    def likeness(found: np.ndarray) -> dict[str, float]:
+        pairs = [(a.transpose(1, 2, 0), truth[i].transpose(1, 2, 0)) for a, i in zip(found, judged, strict=True)]
+        scores = [(min(99.0, psnr(a, b)), ssim(np.ascontiguousarray(a), np.ascontiguousarray(b))) for a, b in pairs]
+        return {"psnr": round(float(np.mean([s[0] for s in scores])), 2), "ssim": round(float(np.mean([s[1] for s in scores])), 4)}
+
+    return {"view_itself": likeness(small[judged]), "restored": likeness(guesses)}
+
+
+def _pose(name: str, options: Options, effort: Effort, seed: int) -> dict[str, float]:
+    """What of the pose is left: PCKh on views of test people, of the released model after a short training on views alone."""
+    recipe = {
+        "method": "public-only",
+        "strategy": "top",
+        "batch": 50,
+        "epochs": effort.pose_steps * 50 / effort.pose_people,
+        "seed": seed,
+        "view": {"name": name, "options": options},
+        "public": {"raw_share": 0.0},
+        "optimiser": {"learning_rate": 0.03},
+    }
+    model = train_shadow(build_config(recipe, {}), figures_records("private", effort.pose_people, seed), None)
+    judged = with_view(figures_records("test", 100, seed), make_view(name, options))
+    scores, _ = evaluate(model, judged, "view", flip_test=False)
+    return {"pckh@0.5": round(scores["pckh@0.5"], 2), "people": 100}
+
+
+def share(right: int, total: int) -> Measured:
+    """A proportion with its Clopper–Pearson interval."""
+    low = 0.0 if right == 0 else float(stats.beta.ppf(0.025, right, total - right + 1))
+    high = 1.0 if right == total else float(stats.beta.ppf(0.975, right + 1, total - right))
+    return Measured(right / total, low, high)
+
+
+def _small(images: np.ndarray) -> np.ndarray:
+    """A quarter of the resolution, by area."""
+    return np.stack(
+        [
+            cv2.resize(np.ascontiguousarray(i.transpose(1, 2, 0)), SMALL[::-1], interpolation=cv2.INTER_AREA).transpose(2, 0, 1)
+            for i in images
+        ]
+    )

@@ -1,0 +1,80 @@
+"""Audits for reading: what was found, how sure it is, what it cannot see; and nothing about private people on a page for others."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from halfmask.report.audits import audit_section, audit_sections, pose_against_identity, write_audit
+
+RATE = {"value": 0.25, "low": 0.2, "high": 0.3}
+NOTES = {"confidence": "95 % intervals", "seed": 3, "cannot_see": ["<everything> else"]}
+MODEL: dict[str, Any] = NOTES | {
+    "audit": "model",
+    "epsilon_claimed": 0.8,
+    "delta": 1e-5,
+    "at_chance": False,
+    "results": [{"model": "this run: <b>", "attacks": {"loss": {"auc": RATE, "tpr@0.01": RATE}}}],
+    "not_for_release": None,
+}
+VIEW: dict[str, Any] = NOTES | {
+    "audit": "view",
+    "subjects": 60,
+    "pictures_to_learn_from": 400,
+    "pictures_to_name": 120,
+    "chance": 1 / 60,
+    "rows": [
+        {"view": "none", "strength": "", "identity": RATE},
+        {"view": "blur", "strength": "kernel 25", "identity": RATE, "pose": {"pckh@0.5": 26.9, "people": 100}}
+        | {"view_itself": {"psnr": 27.4, "ssim": 0.71}, "restored": {"psnr": 29.1, "ssim": 0.78}},
+    ],
+}
+CHECK = {"check": "noise-variance", "passed": False, "found": "0.06", "expected": "0.99 to 1.01", "sees": "noise"}
+MECHANISM: dict[str, Any] = NOTES | {
+    "audit": "mechanism",
+    "epsilon_claimed": 1.0,
+    "delta": 1e-6,
+    "largest_provable": 3.3,
+    "methods": [
+        {"method": "dpsgd", "epsilon_claimed": 1.0, "lower_bound": 3.3, "passed": False, "checks": [CHECK]}
+        | {"attacks": [{"name": "one step", "right": 200, "guesses": 200, "lower_bound": 3.3, "refused": "", "passed": False}]}
+    ],
+}
+
+
+def test_sections_say_what_was_found_and_what_not() -> None:
+    for body, words in (
+        (MODEL, ["0.250 (0.200 to 0.300)", "25.0% (20.0% to 30.0%) at 1.0% false alarms", "told apart", "ε = 0.8"]),
+        (VIEW, ["blur kernel 25", "27.4 → 29.1 dB", "26.9", "chance is 1.7%"]),
+        (MECHANISM, ["FAIL", "3.30", "noise-variance", "200 of 200 guesses right"]),
+    ):
+        section = "\n".join(audit_section(body))
+        for word in (*words, "95 % intervals", "Seed 3", "&lt;everything&gt; else"):
+            assert word in section, word
+        assert "<b>" not in section and "<everything>" not in section
+
+
+def test_what_is_not_for_release_stays_on_its_own_page(tmp_path: Path) -> None:
+    page = write_audit(tmp_path, MODEL | {"not_for_release": "about private people"})
+    assert "Not for release" in page.read_text()
+    assert audit_sections(tmp_path) == []
+    assert stat.S_IMODE((tmp_path / "model.json").stat().st_mode) == 0o600 == stat.S_IMODE(page.stat().st_mode)
+
+
+def test_a_page_gathers_the_audits_of_its_folder(tmp_path: Path) -> None:
+    write_audit(tmp_path, VIEW, pose_against_identity(VIEW))
+    page = write_audit(tmp_path, MECHANISM)
+    text = page.read_text()
+    assert text.index("Audit of the mechanism") < text.index("Audit of the view") and "data:image/png" in text
+    assert json.loads((tmp_path / "view.json").read_text()) == json.loads(json.dumps(VIEW))
+    assert len(audit_sections(tmp_path)) > 4 and audit_sections(tmp_path / "nowhere") == []
+
+
+def test_the_chart_needs_the_pose() -> None:
+    chart = pose_against_identity(VIEW)
+    assert chart is not None and chart.dtype == np.uint8 and (chart != 255).any()
+    assert pose_against_identity(VIEW | {"rows": VIEW["rows"][:1]}) is None
