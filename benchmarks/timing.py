@@ -42,12 +42,12 @@ def peak_memory_of(module: str, *arguments: str) -> float | None:
     return float(lines[-1].split()[1]) if done.returncode == 0 and lines else None
 
 
-def print_peak(prepare: Callable[[], Callable[[], object]]) -> None:
-    """Run a prepared step twice and print by how much memory rose above what was held before it."""
+def print_peak(prepare: Callable[[], Callable[[], object]], times: int = 2) -> None:
+    """Run a prepared step and print by how much memory rose above what was held before it."""
     step = prepare()
     before = _memory("VmRSS")
-    step()
-    step()
+    for _ in range(times):
+        step()
     # Not getrusage: its peak is inherited from the parent process.
     print(f"peak {_memory('VmHWM') - before:.1f}")
 

@@ -182,9 +182,15 @@ class ClippingEngine:
         return ClippedCoordinates(torch.cat(norms), clip_norm, nonfinite, total)
 
     def per_record_gradients(
-        self, loss_fn: LossFn, batch: Batch, chunk: int | None = None, dtype: torch.dtype | None = None, columns: slice | None = None
+        self,
+        loss_fn: LossFn,
+        batch: Batch,
+        chunk: int | None = None,
+        dtype: torch.dtype | None = None,
+        columns: slice | None = None,
+        unit_index: Tensor | None = None,
     ) -> Tensor:
-        """One gradient per record as the rows of a matrix (records × p). For public records: nothing is clipped.
+        """One gradient per unit (by default per record) as the rows of a matrix. For public records: nothing is clipped.
 
         Args:
             dtype: what to keep them in.
@@ -192,10 +198,11 @@ class ClippingEngine:
         """
         first, last, _ = (columns or slice(None)).indices(self.size)
         kind = dtype or next(iter(self.parameters.values())).dtype
-        rows = torch.zeros(_length(batch), last - first, dtype=kind, device=self._device)
+        pieces = list(_whole_units(_length(batch), unit_index, chunk or _DEFAULT_CHUNK))
+        rows = torch.zeros(sum(piece.units for piece in pieces), last - first, dtype=kind, device=self._device)
         done = 0
-        for piece in _whole_units(_length(batch), None, chunk or _DEFAULT_CHUNK):
-            terms = self._terms(loss_fn, piece.of(batch), None)
+        for piece in pieces:
+            terms = self._terms(loss_fn, piece.of(batch), piece.grouping)
             start = 0
             for name, parameter in self.parameters.items():
                 end = start + parameter.numel()
@@ -207,20 +214,28 @@ class ClippingEngine:
             done += piece.units
         return rows
 
-    def subspace(self, loss_fn: LossFn, batch: Batch, dimension: int, chunk: int | None = None, memory: int = 6 << 30) -> Subspace:
+    def subspace(
+        self,
+        loss_fn: LossFn,
+        batch: Batch,
+        dimension: int,
+        chunk: int | None = None,
+        memory: int = 6 << 30,
+        unit_index: Tensor | None = None,
+    ) -> Subspace:
         """The directions in which the gradients of these public records lie, found in about `memory` bytes.
 
         The gradients are held in single precision where that takes little of it, in bfloat16 where they would not fit otherwise, and
         some columns at a time, at the price of further passes, where even those do not.
         """
-        records = _length(batch)
+        records = _length(batch) if unit_index is None else len(unit_index.unique())
         kind = next(iter(self.parameters.values())).dtype
         dtype = kind if records * self.size * kind.itemsize <= memory // 3 else torch.bfloat16
         # The basis itself and its making take room too.
         room = max(memory - 2 * min(dimension, records) * self.size * dtype.itemsize, memory // 4)
         at_once = max(1, min(self.size, room // (records * dtype.itemsize)))
         return Subspace.from_columns(
-            lambda columns: self.per_record_gradients(loss_fn, batch, chunk, dtype, columns), self.size, at_once, dimension
+            lambda columns: self.per_record_gradients(loss_fn, batch, chunk, dtype, columns, unit_index), self.size, at_once, dimension
         )
 
     @property

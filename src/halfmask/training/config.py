@@ -72,13 +72,19 @@ class SubspaceConfig:
 
 @dataclass(frozen=True)
 class OptimiserConfig:
-    """How the update becomes new weights: all of it post-processing."""
+    """How the update becomes new weights: all of it post-processing.
+
+    Attributes:
+        average: release an exponential moving average of the weights, each step keeping this share of it (0.95, say): the noise of
+            the last steps averages out. 0 releases the last weights.
+    """
 
     name: str = "sgd"
     learning_rate: float = 0.05
     momentum: float = 0.9
     weight_decay: float = 0.0
     schedule: str = "cosine"
+    average: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,23 @@ class PublicConfig:
     weight: float = 1.0
     raw_share: float = 0.5
     shared_batch: bool = False
+
+
+@dataclass(frozen=True)
+class PrivateConfig:
+    """The noised half of a step. None of these changes ε: sensitivity stays C, and the noise σ·C.
+
+    Attributes:
+        residual: release what a person's image adds to their view, ∇l(x) − ∇l(ψ(x)), which is often shorter than ∇l(x) and so is
+            clipped less. For methods with a view; the exact half supplies ∇l(ψ(x)).
+        follow: let the clip norm follow this quantile of the gradient norms of public people, measured at each refresh of the subspace
+            (0.5 for their median). Gradients shrink as training goes on; a fixed C is soon too long or too short. 0 keeps C fixed.
+        weight: multiplies the half after the noise was added: post-processing, to put both halves on one scale.
+    """
+
+    residual: bool = False
+    follow: float = 0.0
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -155,6 +178,7 @@ class RunConfig:
     view: ViewConfig = field(default_factory=ViewConfig)
     subspace: SubspaceConfig = field(default_factory=SubspaceConfig)
     public: PublicConfig = field(default_factory=PublicConfig)
+    private: PrivateConfig = field(default_factory=PrivateConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
     pretrain: PretrainConfig = field(default_factory=PretrainConfig)
 
@@ -174,6 +198,12 @@ class RunConfig:
             if found not in known:
                 raise unknown_name(kind, found, known)
         adjacency = Adjacency.parse(self.adjacency)
+        if self.private.residual and not method.view:
+            raise HalfmaskError(
+                f"private.residual compares an image with its view, and method '{method.name}' has none: use feature or feature-projective"
+            )
+        if self.optimiser.average >= 1:
+            raise HalfmaskError(f"optimiser.average is {self.optimiser.average}: at 1 the weights would never change; expected less")
         if self.public.shared_batch and self.unit != "crop":
             raise HalfmaskError("public.shared_batch reproduces a published mistake and is accounted for unit 'crop' alone")
         if self.budget is not None:
@@ -192,6 +222,8 @@ class RunConfig:
             "public.raw_share": self.public.raw_share,
             "pretrain.small_share": self.pretrain.small_share,
             "pretrain.view_share": self.pretrain.view_share,
+            "private.follow": self.private.follow,
+            "optimiser.average": self.optimiser.average,
         }
         for name, share in shares.items():
             if not 0 <= share <= 1:
@@ -212,6 +244,7 @@ class RunConfig:
             "data.test": self.data.test,
             "public.batch": self.public.batch,
             "public.weight": self.public.weight,
+            "private.weight": self.private.weight,
             "subspace.refresh": self.subspace.refresh,
             "optimiser.learning_rate": self.optimiser.learning_rate,
             "optimiser.momentum": self.optimiser.momentum,

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from halfmask.data.records import PoseRecords
+from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import Batch, ClippedCoordinates, ClippedSum, ClippingEngine, check_records_apart
 from halfmask.gradients.mechanism import Mechanism
 from halfmask.gradients.subspace import Subspace
@@ -52,6 +53,7 @@ class Trainer:
         self.subspace: Subspace | None = None
         self.engine = ClippingEngine(setup.model)
         self.optimiser = _make_optimiser(config, list(self.engine.parameters.values()))
+        self.average = {name: p.detach().clone() for name, p in self.engine.parameters.items()} if config.optimiser.average > 0 else None
         self.account = Account(setup.data.fingerprints)
         self.public_batch = config.public.batch or config.batch
         raw = config.public.raw_share if setup.raw_public is not None else 0.0
@@ -90,8 +92,10 @@ class Trainer:
         stop_at = self.step + self.remaining
         block = max(1, min(_LEDGER_BLOCK, round(_LEDGER_SHARE * setup.steps)))
         block_end = self.step
+        refreshed = False
         while self.step < stop_at:
-            if self.step % (setup.config.subspace.refresh or per_epoch) == 0 or (setup.method.projected and self.subspace is None):
+            if not refreshed or self.step % (setup.config.subspace.refresh or per_epoch) == 0:
+                refreshed = True
                 self._refresh()
             if self.step == block_end:
                 block_end = min(self.step + block, stop_at)
@@ -109,9 +113,9 @@ class Trainer:
         records = np.zeros(0, np.int64)
         if method.private == "noised":
             records, unit_index, weight = setup.units.records_of(self.poisson.draw())
-            batch = setup.private.batch(records, "image", setup.device) | {"weight": weight.to(setup.device)}
+            batch, unit_index = self._with_residuals(setup.private, records, unit_index, weight)
             clipped = self._clipped(batch, unit_index)
-            update += self.mechanism.release(clipped, self.subspace)
+            update += setup.config.private.weight * self.mechanism.release(clipped, self.subspace)
             if setup.config.unsafe_diagnostics:
                 self._write_unsafe(batch, clipped)
         elif method.private == "exact":
@@ -123,6 +127,21 @@ class Trainer:
                 gradient, self.public_loss = self.engine.mean_gradient(pose_loss, public)
                 update += setup.config.public.weight * gradient
         self._apply(update)
+
+    def _with_residuals(self, people: PoseRecords, records: np.ndarray, unit_index: Tensor, weight: Tensor) -> tuple[Batch, Tensor]:
+        """The records and the unit of each; for residuals, each unit's views too, with the opposite sign.
+
+        The clip then bounds what a unit's images add to its views, so the sensitivity is that of any other unit's gradient.
+        """
+        batch = people.batch(records, "image", self.setup.device) | {"weight": weight.to(self.setup.device)}
+        if not self.setup.config.private.residual:
+            return batch, unit_index
+        views = people.batch(records, "view", self.setup.device) | {"weight": -weight.to(self.setup.device)}
+        return {name: torch.cat([tensor, views[name]]) for name, tensor in batch.items()}, torch.cat([unit_index, unit_index])
+
+    def _public_units(self, people: PoseRecords) -> tuple[Batch, Tensor]:
+        everyone = torch.arange(len(people))
+        return self._with_residuals(people, everyone.numpy(), everyone, torch.ones(len(people)))
 
     def _clipped(self, batch: Batch, unit_index: Tensor) -> ClippedSum | ClippedCoordinates:
         config, clip_norm = self.setup.config, self.mechanism.clip_norm
@@ -155,15 +174,43 @@ class Trainer:
         for name, gradient in self.engine.unflatten(update).items():
             self.engine.parameters[name].grad = gradient
         self.optimiser.step()
+        if self.average is not None:
+            for name, mean in self.average.items():
+                mean.lerp_(self.engine.parameters[name].detach(), 1 - config.average)
+
+    def release_average(self) -> None:
+        """Put the averaged weights, if there are any, in the model's place."""
+        if self.average is not None and self.step:
+            with torch.no_grad():
+                for name, mean in self.average.items():
+                    self.engine.parameters[name].copy_(mean)
 
     def _refresh(self) -> None:
-        """Recompute the subspace from S_pub: public data only."""
+        """Recompute the subspace from S_pub, and what the clip norm follows: public data only."""
         setup = self.setup
         if setup.method.projected:
             assert setup.basis is not None
-            records = setup.basis.batch(torch.arange(len(setup.basis)), "image", setup.device)
-            self.subspace = self.engine.subspace(pose_loss, records, setup.config.subspace.dim, setup.config.chunk)
+            records, units = self._public_units(setup.basis)
+            self.subspace = self.engine.subspace(pose_loss, records, setup.config.subspace.dim, setup.config.chunk, unit_index=units)
             self.folder.log("subspace", step=self.step, **self.subspace.diagnostics())
+        if setup.config.private.follow > 0 and setup.method.private == "noised":
+            self._follow_public_norms(setup.config.private.follow)
+
+    def _follow_public_norms(self, quantile: float) -> None:
+        """Set C by the norms of public people, preferably such as did not make the subspace: on those it fits too well.
+
+        σ is in units of C, and C is a function of public data and of weights already released, so ε is what it was.
+        """
+        people = self.setup.watched or self.setup.basis
+        if people is None:
+            raise HalfmaskError(
+                "private.follow needs public people whose gradients to measure: add records with split 'public', or set it to 0"
+            )
+        norms = self._clipped(*self._public_units(people)).norms
+        norms = norms[torch.isfinite(norms) & (norms > 0)]
+        if len(norms):
+            self.mechanism = replace(self.mechanism, clip_norm=float(norms.quantile(quantile)))
+        self.folder.log("clip", step=self.step, clip_norm=self.mechanism.clip_norm)
 
     def _end_epoch(self) -> None:
         setup = self.setup
@@ -201,7 +248,7 @@ class Trainer:
             sampling_rate=setup.sampling_rate,
             # A run that writes private values down, or admits to having looked, is a read without noise.
             noise_multiplier=0.0 if self._open_reads() else setup.noise_multiplier,
-            clip_norm=config.clip_norm,
+            clip_norm=self.mechanism.clip_norm,
             expected_batch=self.poisson.expected_batch,
             noise_source=self.mechanism.noise.source if setup.method.private == "noised" else "none",
             visible_batches=setup.visible_batches,
@@ -294,7 +341,7 @@ class Trainer:
             sampling_rate=setup.sampling_rate,
             steps=self.paid if plan is not None else self.step,
             planned_steps=setup.steps,
-            clip_norm=config.clip_norm,
+            clip_norm=self.mechanism.clip_norm,
             expected_batch=self.poisson.expected_batch,
             public_assumptions=public_assumptions(setup),
             noise_source=self.mechanism.noise.source if setup.method.private == "noised" else "none",
@@ -313,6 +360,7 @@ class Trainer:
                 "step": self.step,
                 "model": self.setup.model.state_dict(),
                 "optimiser": self.optimiser.state_dict(),
+                "average": self.average,
                 "samplers": {name: sampler.state() for name, sampler in self._samplers().items()},
             }
         )
@@ -323,6 +371,7 @@ class Trainer:
         self.run, self.step = state["run"], state["step"]
         self.setup.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
+        self.average = state["average"]
         for name, sampler in self._samplers().items():
             sampler.restore(state["samplers"][name])
         self.paid = sum(spend.steps for spend in self.account.ledger.spends() if spend.run == self.run)
@@ -373,6 +422,7 @@ def run_training(config: RunConfig, out: Path, progress: Progress | None = None,
 def finish(trainer: Trainer) -> None:
     """Release the weights, judge them on the public test set, and certify."""
     setup, folder = trainer.setup, trainer.folder
+    trainer.release_average()
     folder.save_model(setup.model)
     if setup.data.test is not None:
         metrics, per_joint = evaluate(setup.model, setup.data.test, device=setup.device)

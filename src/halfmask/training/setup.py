@@ -105,6 +105,8 @@ def prepare(config: RunConfig, progress: Progress, data: Datasets | None = None,
     if method.view:
         progress.message(f"public view: {view.describe()}")
         private = with_view(private, view)
+        # The subspace of residuals comes from residuals of public people.
+        basis, watched = (with_view(part, view) if part is not None and config.private.residual else part for part in (basis, watched))
     if config.strategy == "top":
 
         def cache(records: PoseRecords | None, whose: str) -> PoseRecords | None:
@@ -258,6 +260,10 @@ def public_assumptions(setup: Setup) -> list[str]:
             f"ψ of every private record: {setup.view.describe()}",
             "the labels of every private record: keypoints, visibility and crop box (they are **not** protected by this method)",
         ]
+    if config.private.follow > 0 and setup.method.private == "noised":
+        lines.append(
+            f"gradient norms of public people: the clip norm follows their {config.private.follow:g} quantile, and the noise follows it"
+        )
     if setup.method.projected and setup.basis is not None:
         source = "taken out of the private set and not protected" if config.subspace.source == "private" else "public people"
         lines.append(f"S_pub: {len(setup.basis)} records with their labels, {source}")
