@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -14,6 +15,7 @@ import halfmask.training.pretrain as module
 from halfmask.data.figures import FLIP_PAIRS
 from halfmask.training.config import RunConfig
 from halfmask.training.pretrain import augment, pretrain
+from halfmask.views import Blur
 
 WIDTH, HEIGHT = 96, 128
 
@@ -104,3 +106,15 @@ def test_pretraining_on_a_dataset_opens_public_images_alone(
     metrics = json.loads((out / "metrics.json").read_text())
     assert metrics["split"] == "public" and 0 <= metrics["metrics"]["pck@0.5"] <= 100
     assert load_file(out / "model.safetensors")["head.conv.weight"].shape[0] == 14
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_share_of_people_is_shown_as_their_view(share: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(0, 256, (200, 3, 16, 12), generator=generator, dtype=torch.uint8)
+    shown = module._show_views({"image": images.clone()}, Blur(9, 3.0), share, generator)["image"]
+    changed = (shown != images).flatten(1).any(1)
+    assert abs(float(changed.float().mean()) - share) <= 0.12 and (share > 0) == bool(changed.any())
+    for i in torch.nonzero(changed).flatten().tolist()[:5]:
+        view = Blur(9, 3.0)(np.ascontiguousarray(images[i].numpy().transpose(1, 2, 0)))
+        assert np.array_equal(shown[i].numpy(), view.transpose(2, 0, 1)), "the very view that private people will have"

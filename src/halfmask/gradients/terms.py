@@ -79,7 +79,7 @@ class Term(ABC):
 
     def settled(self) -> Term:
         """The form in which to wait for the clip factors: the one that holds and costs less."""
-        return self.direct()
+        return self.direct().settled()
 
 
 @dataclass
@@ -87,8 +87,20 @@ class Direct(Term):
     """Per-record gradients, records × the parameter's shape."""
 
     gradients: Tensor
+    _squares: Tensor | None = None
 
-    def squared_norms(self) -> Tensor:  # noqa: D102
+    def squared_norms(self) -> Tensor:
+        """Computed once."""
+        if self._squares is None:
+            self._squares = self._sum_squares()
+        return self._squares
+
+    def settled(self) -> Term:
+        """Itself, its norms taken while the gradients are still in the processor's cache."""
+        self.squared_norms()
+        return self
+
+    def _sum_squares(self) -> Tensor:
         flat = self.gradients.flatten(1)
         whole = flat.shape[1] // _BLOCK * _BLOCK
         # Short stretches in the working precision, their sum in double: as exact, and no copy of all gradients.
@@ -144,7 +156,7 @@ class Outer(Term):
         return Outer(grouping.side_by_side(self.a), grouping.side_by_side(self.b), self.shape)
 
     def settled(self) -> Term:  # noqa: D102
-        return self if self.ghost else self.direct()
+        return self if self.ghost else self.direct().settled()
 
 
 def factors_win(tokens: int, inputs: int, outputs: int) -> bool:

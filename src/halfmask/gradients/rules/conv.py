@@ -89,7 +89,7 @@ class Convolved(Term):
         return Direct(product.view(records, *weight.shape))
 
     def settled(self) -> Term:  # noqa: D102
-        return self if self.ghost else self.direct()
+        return self if self.ghost else self.direct().settled()
 
 
 def _weight_gradient(

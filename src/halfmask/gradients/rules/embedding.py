@@ -66,4 +66,4 @@ class Rows(Term):
         return Rows(indices, grouping.side_by_side(self.gradient), self.shape)
 
     def settled(self) -> Term:  # noqa: D102
-        return self if self.indices.shape[1] ** 2 < self.shape.numel() else self.direct()
+        return self if self.indices.shape[1] ** 2 < self.shape.numel() else self.direct().settled()
