@@ -116,9 +116,11 @@ def ours(model: nn.Module, loss_fn: Callable[..., Tensor], batch: Batch) -> Step
     engine = ClippingEngine(model)
     count = len(next(iter(batch.values())))
     mechanism = Mechanism(SIGMA, CLIP, count, RandomStream.secure())
+    # Where a person's gradients are as large as the activations they come from, a few people at a time stay in the cache.
+    chunk = 4 if isinstance(model, ViT) else count
 
     def step() -> None:
-        _update(engine, mechanism.release(engine.clipped_sum(loss_fn, batch, CLIP, chunk=count)))
+        _update(engine, mechanism.release(engine.clipped_sum(loss_fn, batch, CLIP, chunk=chunk)))
 
     return step
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from halfmask.errors import HalfmaskError, unknown_name
@@ -16,6 +17,8 @@ from halfmask.gradients.engine import ClippedCoordinates, ClippedSum
 from halfmask.gradients.subspace import Subspace
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.noise import RandomStream
+
+_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -105,8 +108,11 @@ class Mechanism:
         else:
             total = clipped.flat()
             signal, kind = (total if subspace is None else subspace.coordinates(total)), total.dtype
-        noise = self.noise.gaussian(len(signal), self.sum_of_four).to(signal.device)
-        mean = noise.mul_(self.noise_multiplier * self.clip_norm).add_(signal).div_(self.expected_batch).to(kind)
+        mean = torch.empty(len(signal), dtype=kind, device=signal.device)
+        # Some at a time: in double precision, all of a large network's noise at once would be the largest thing in memory.
+        for place, part in zip(mean.split(_AT_ONCE), signal.split(_AT_ONCE), strict=True):
+            noise = self.noise.gaussian(len(part), self.sum_of_four).to(part.device)
+            place.copy_(noise.mul_(self.noise_multiplier * self.clip_norm).add_(part).div_(self.expected_batch))
         return mean if subspace is None else subspace.lift(mean)
 
 
