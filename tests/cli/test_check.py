@@ -29,6 +29,12 @@ def normed():
 def alone():
     return nn.Linear(3, 2), loss, {"x": torch.randn(1, 3)}
 
+def needy(x):
+    return x
+
+def ragged():
+    return nn.Linear(3, 2), loss, {"x": torch.randn(5, 3), "y": torch.tensor(1.0)}
+
 def nothing():
     return 3
 
@@ -67,8 +73,11 @@ def test_a_good_model_agrees(run) -> None:
         ("models:alone", "give at least 2"),
         ("models:nothing", "returned int"),
         ("models:number", "expected a function"),
-        ("models:absent", "has no 'absent'"),
-        ("nowhere.at.all:make", "cannot import"),
+        ("models:absent", "has nothing of that name"),
+        ("nowhere.at.all:make", "cannot use nowhere.at.all:make: ModuleNotFoundError"),
+        ("models:needy", "TypeError"),
+        ("models:ragged", "one row per record"),
+        (":make", "ValueError"),
         ("models", "expected PACKAGE.MODULE:FACTORY"),
     ],
 )

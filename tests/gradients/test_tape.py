@@ -60,6 +60,80 @@ def test_a_parameter_used_as_if_it_had_one_row_is_noticed() -> None:
     assert found.agrees and found.path == "slow"
 
 
+def test_a_parameter_without_a_gradient_at_first_is_looked_at_again() -> None:
+    """With a head of zeros nothing below it has a gradient in the first step, and a check then would pass anything."""
+    model = Transformer(careless=True).double()
+    nn.init.zeros_(model.linear.weight)
+    engine = ClippingEngine(model)
+    data = batch_for(model, 3, 6)
+    engine.clipped_sum(loss, data, 1.0)
+    assert engine.path == "fast"
+    nn.init.normal_(model.linear.weight)
+    with pytest.warns(UserWarning, match="do not add up"):
+        engine.clipped_sum(loss, data, 1.0)
+    assert engine.path == "slow"
+
+
+class Repeats(nn.Module):
+    """A class token repeated by hand: with a copy for each record it would come out as records × records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.randn(1, 1, 6))
+        self.linear = nn.Linear(6, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(torch.tanh(torch.cat([self.token.repeat(len(x), 1, 1), x], 1)))
+
+
+def test_a_model_that_cannot_bear_copies_takes_the_slow_path() -> None:
+    model = Repeats().double()
+    with pytest.warns(UserWarning, match="parameters outside layers"):
+        found = check_model(model, loss, batch_for(model, 3, 6))
+    assert found.agrees and found.path == "slow"
+
+
+def test_a_reparametrised_layer_takes_the_slow_path() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        model = nn.Sequential(nn.utils.weight_norm(nn.Linear(4, 3)), nn.Tanh(), nn.Linear(3, 2)).double()
+    with pytest.warns(UserWarning, match="weight_g"):
+        found = check_model(model, loss, batch_for(model, 4))
+    assert found.agrees
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(4, track_running_stats=False).eval(), nn.InstanceNorm1d(4, track_running_stats=True)])
+def test_layers_that_see_others_or_keep_averages_are_refused(layer: nn.Module) -> None:
+    with pytest.raises(HalfmaskError, match="mixes people"):
+        ClippingEngine(nn.Sequential(layer, nn.Linear(4, 2)))
+
+
+def test_a_layer_put_back_into_training_mode_is_noticed() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).eval().double()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        engine = ClippingEngine(model)
+    model.train()
+    with pytest.raises(HalfmaskError, match="mixes people"):
+        engine.clipped_sum(loss, batch_for(model, 4), 1.0)
+
+
+def test_parameters_in_a_short_format_are_refused() -> None:
+    with pytest.raises(HalfmaskError, match="under torch.autocast"):
+        ClippingEngine(nn.Linear(3, 2).bfloat16())
+
+
+@pytest.mark.parametrize("scale, weights", [(1e9, [1 / 3, 1 / 3, -2 / 3]), (3e38, [1.0, -1.0, 0.0]), (1e3, [1.0, -1.0, 0.0])])
+def test_records_that_cancel_stay_within_the_clip_norm(scale: float, weights: list[float]) -> None:
+    """Their exact sum is short or nothing, and its rounding, in single precision, is not."""
+    torch.manual_seed(0)
+    model = nn.Linear(64, 64)
+    x = torch.randn(1, 64).expand(3, 64) * scale * torch.tensor([1.0, 1.0, 1.0 + 1e-7])[:, None]
+    data = {"x": x, "w": torch.randn(1, 64).expand(3, 64) * torch.tensor(weights)[:, None]}
+    clipped = ClippingEngine(model).clipped_sum(loss, data, 1e-3, torch.zeros(3, dtype=torch.long))
+    assert float(clipped.flat().double().norm()) <= 1e-3
+
+
 class Behind(nn.Module):
     """Uses a layer's weight behind the layer's back."""
 
@@ -80,7 +154,7 @@ def test_a_weight_used_behind_its_layers_back_is_noticed() -> None:
 
 def test_the_slow_path_is_announced_once() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.PReLU()).double()
-    with pytest.warns(UserWarning, match="no fast gradient rule for 1 \\(PReLU\\)"):
+    with pytest.warns(UserWarning, match=r"no fast gradient rule for 1 \(PReLU\)"):
         engine = ClippingEngine(model)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

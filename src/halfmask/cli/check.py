@@ -51,20 +51,29 @@ def _made_by(factory: str) -> tuple[Any, Any, dict[str, Any]]:
     module_name, separator, name = factory.partition(":")
     if not separator or not name:
         raise HalfmaskError(f"'{factory}': expected PACKAGE.MODULE:FACTORY, such as mymodels.pose:make")
-    sys.path.insert(0, str(Path.cwd()))
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
     try:
-        made = getattr(importlib.import_module(module_name), name)
-    except ImportError as error:
-        raise HalfmaskError(f"cannot import {module_name}: {error}. Run this from the folder that holds it, or install it") from None
-    except AttributeError:
-        raise HalfmaskError(f"{module_name} has no '{name}': expected a function that returns (model, loss_fn, batch)") from None
+        made = getattr(importlib.import_module(module_name), name, None)
+        if not callable(made):
+            found = "nothing of that name" if made is None else f"a {type(made).__name__}"
+            raise HalfmaskError(f"{module_name} has {found} at '{name}': expected a function that returns (model, loss_fn, batch)")
+        parts = made()
+    except HalfmaskError:
+        raise
+    except Exception as error:  # whatever a user's module raises is theirs to mend
+        said = str(error).splitlines()[0] if str(error) else ""
+        raise HalfmaskError(
+            f"cannot use {factory}: {type(error).__name__}: {said}. "
+            "Run this from the folder that holds it, and give a function without arguments"
+        ) from None
     finally:
-        sys.path.pop(0)
-    if not callable(made):
-        raise HalfmaskError(f"{factory} is a {type(made).__name__}: expected a function that returns (model, loss_fn, batch)")
-    parts = made()
+        sys.path.remove(here)
     if not (isinstance(parts, tuple) and len(parts) == 3 and isinstance(parts[0], nn.Module) and callable(parts[1])):
         raise HalfmaskError(f"{factory} returned {type(parts).__name__}: expected (model, loss_fn, batch)")
     if not (isinstance(parts[2], dict) and parts[2] and all(isinstance(value, Tensor) for value in parts[2].values())):
         raise HalfmaskError(f"the batch of {factory} is a {type(parts[2]).__name__}: expected a dict of tensors, one row per record")
+    lengths = {len(value) if value.dim() else 0 for value in parts[2].values()}
+    if len(lengths) != 1 or 0 in lengths:
+        raise HalfmaskError(f"the batch of {factory} has tensors of lengths {sorted(lengths)}: expected one row per record in each")
     return parts

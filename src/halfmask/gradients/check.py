@@ -31,7 +31,7 @@ class Agreement:
     @property
     def agrees(self) -> bool:
         """Whether everything is within the tolerance."""
-        return max(self.norms, *self.errors.values()) <= self.tolerance
+        return all(error <= self.tolerance for error in (self.norms, *self.errors.values()))
 
 
 def check_model(model: nn.Module, loss_fn: LossFn, batch: Batch) -> Agreement:

@@ -15,6 +15,7 @@ from torch import Tensor
 from halfmask.errors import HalfmaskError, unknown_name
 from halfmask.gradients.engine import ClippedCoordinates, ClippedSum
 from halfmask.gradients.subspace import Subspace
+from halfmask.gradients.tape import exact_products
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.noise import RandomStream
 
@@ -101,6 +102,10 @@ class Mechanism:
             raise HalfmaskError(
                 f"the sum was clipped to {clipped.clip_norm:g} but noised for {self.clip_norm:g}: the noise would be too small"
             )
+        with exact_products(clipped.norms.device):
+            return self._release(clipped, subspace)
+
+    def _release(self, clipped: ClippedSum | ClippedCoordinates, subspace: Subspace | None) -> Tensor:
         if isinstance(clipped, ClippedCoordinates):
             if subspace is None or len(clipped.coordinates) != subspace.dimension:
                 raise HalfmaskError("these are coordinates in a subspace: release them with the subspace they were taken in")

@@ -62,6 +62,8 @@ class Tape:
                 continue
             rule = rule_for(module)
             if rule is not None:
+                if not hasattr(module, "record_gradients") and own.keys() - {"weight", "bias"}:
+                    raise UnknownLayer(f"{name} ({type(module).__name__} with parameters {', '.join(own)})")
                 watched = module.get_submodule(getattr(module, "tap", "")) if hasattr(module, "record_gradients") else module
                 self._layers.append(_Layer(name, module, watched, rule))
             elif all(p.dim() > 1 and p.shape[0] == 1 for p in own.values()):
@@ -83,6 +85,11 @@ class Tape:
             for p in module.parameters(recurse=False):
                 (twice if id(p) in seen else seen).add(id(p))
         return twice
+
+    @property
+    def copies_parameters(self) -> bool:
+        """Whether some parameters are given to each record as a copy, which not every model can bear."""
+        return bool(self._bare)
 
     def terms(self, losses: Callable[[], Tensor], records: int, grouping: Grouping | None = None) -> dict[str, Term]:
         """Per-record (per-unit, with a grouping) gradient terms by parameter name. `losses()` returns one loss per record."""
@@ -179,8 +186,24 @@ class Tape:
 @contextmanager
 def exact_products(device: torch.device) -> Iterator[None]:
     """No graph, and no autocast: products in a shorter format would let a norm and the sum it bounds disagree."""
-    with torch.no_grad(), nullcontext() if device.type == "meta" else torch.autocast(device.type, enabled=False):
+    with (
+        torch.no_grad(),
+        nullcontext() if device.type == "meta" else torch.autocast(device.type, enabled=False),
+        _no_tensor_float() if device.type == "cuda" else nullcontext(),
+    ):
         yield
+
+
+@contextmanager
+def _no_tensor_float() -> Iterator[None]:
+    """GPUs may round the factors of a single-precision product to 10 bits, and convolutions do so by default."""
+    matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, convolution.allow_tf32
+    matmul.allow_tf32 = convolution.allow_tf32 = False
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, convolution.allow_tf32 = before
 
 
 def _device(terms: dict[str, Term]) -> torch.device:

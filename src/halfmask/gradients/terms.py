@@ -170,11 +170,25 @@ def factors_win(tokens: int, inputs: int, outputs: int) -> bool:
 
 
 def ghost_norms(a: Tensor, b: Tensor) -> Tensor:
-    """‖Σ_t b_t a_tᵀ‖² of each record without forming the product. In double precision: the terms may cancel."""
+    """‖Σ_t b_t a_tᵀ‖² of each record without forming the product, and never less than what a sum in the working precision adds.
+
+    In double precision: the terms may cancel. Where they do, the sum itself, in the working precision, keeps rounding errors in
+    proportion to Σ_t ‖a_t‖‖b_t‖, however short the exact gradient is; they are allowed for.
+    """
+    precision = b.dtype
     a, b = a.double(), b.double()
     if a.shape[1] == 1:
-        return a.square().sum((1, 2)) * b.square().sum((1, 2))
-    return ((a @ a.transpose(1, 2)) * (b @ b.transpose(1, 2))).sum((1, 2)).clamp(min=0)
+        return with_rounding(a.square().sum((1, 2)) * b.square().sum((1, 2)), (a.norm(dim=2) * b.norm(dim=2)).sum(1), 1, precision)
+    left, right = a @ a.transpose(1, 2), b @ b.transpose(1, 2)
+    sizes = (left.diagonal(dim1=1, dim2=2) * right.diagonal(dim1=1, dim2=2)).clamp(min=0).sqrt().sum(1)
+    return with_rounding((left * right).sum((1, 2)).clamp(min=0), sizes, a.shape[1], precision)
+
+
+def with_rounding(squares: Tensor, sizes: Tensor, terms: int, precision: torch.dtype) -> Tensor:
+    """Squared norms with an allowance for a sum of `terms` terms, of lengths `sizes` in all, in a shorter precision; ∞ if it overflows."""
+    limits = torch.finfo(precision)
+    allowed = (squares.sqrt() + 4 * limits.eps * terms**0.5 * sizes).square()
+    return torch.where(sizes < 1e-3 * limits.max, allowed, torch.full_like(allowed, torch.inf))
 
 
 def kept(values: Tensor, keep: Tensor | None) -> Tensor:

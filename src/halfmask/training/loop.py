@@ -63,6 +63,8 @@ class Trainer:
             PublicSampler(len(setup.raw_public), max(1, self.raw_count), config.seed + 2) if setup.raw_public is not None else None
         )
         self.shuffler = PublicSampler(len(setup.private), config.batch, config.seed + 3)
+        # Every clip norm of the run: one, unless it follows public people.
+        self.clip_norms = [config.clip_norm]
         self._open_private_streams()
 
     def _open_private_streams(self) -> None:
@@ -92,13 +94,14 @@ class Trainer:
         stop_at = self.step + self.remaining
         block = max(1, min(_LEDGER_BLOCK, round(_LEDGER_SHARE * setup.steps)))
         block_end = self.step
-        refreshed = False
+        refreshed, period = False, setup.config.subspace.refresh or per_epoch
         while self.step < stop_at:
-            if not refreshed or self.step % (setup.config.subspace.refresh or per_epoch) == 0:
+            if not refreshed or self.step % period == 0:
                 refreshed = True
                 self._refresh()
             if self.step == block_end:
-                block_end = min(self.step + block, stop_at)
+                # A refresh may move the clip norm, so no block of the ledger reaches across one.
+                block_end = min(self.step + block, stop_at, self.step - self.step % period + period)
                 self._pay_ahead(block_end - self.step)
             self._take_step()
             self.step += 1
@@ -210,6 +213,7 @@ class Trainer:
         norms = norms[torch.isfinite(norms) & (norms > 0)]
         if len(norms):
             self.mechanism = replace(self.mechanism, clip_norm=float(norms.quantile(quantile)))
+            self.clip_norms.append(self.mechanism.clip_norm)
         self.folder.log("clip", step=self.step, clip_norm=self.mechanism.clip_norm)
 
     def _end_epoch(self) -> None:
@@ -343,7 +347,7 @@ class Trainer:
             planned_steps=setup.steps,
             clip_norm=self.mechanism.clip_norm,
             expected_batch=self.poisson.expected_batch,
-            public_assumptions=public_assumptions(setup),
+            public_assumptions=public_assumptions(setup) + self._moving_clip_norm(),
             noise_source=self.mechanism.noise.source if setup.method.private == "noised" else "none",
             ledger_total=self.account.total(config.delta, Adjacency.parse(config.adjacency)),
             dataset_fingerprint=setup.data.fingerprints.dataset,
@@ -351,6 +355,13 @@ class Trainer:
             public_record_hashes=_hashes(setup.basis) if setup.method.projected and config.subspace.source == "private" else [],
             unaccounted_reads=self._open_reads(),
         )
+
+    def _moving_clip_norm(self) -> list[str]:
+        followed = self.clip_norms[1:]
+        if not followed:
+            return []
+        span = f"from {min(followed):.4g} to {max(followed):.4g}"
+        return [f"that the clip norm moved {span} with gradient norms of public people, and the noise, in proportion to it, with it"]
 
     def save_checkpoint(self) -> None:
         """Everything needed to go on, all of it public or post-processing."""
@@ -361,6 +372,7 @@ class Trainer:
                 "model": self.setup.model.state_dict(),
                 "optimiser": self.optimiser.state_dict(),
                 "average": self.average,
+                "clip_norms": self.clip_norms,
                 "samplers": {name: sampler.state() for name, sampler in self._samplers().items()},
             }
         )
@@ -371,7 +383,9 @@ class Trainer:
         self.run, self.step = state["run"], state["step"]
         self.setup.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
-        self.average = state["average"]
+        if self.average is not None and state.get("average"):
+            for name, mean in self.average.items():
+                mean.copy_(state["average"][name])
         for name, sampler in self._samplers().items():
             sampler.restore(state["samplers"][name])
         self.paid = sum(spend.steps for spend in self.account.ledger.spends() if spend.run == self.run)
@@ -379,6 +393,8 @@ class Trainer:
             # The ledger was left on another machine or the data changed: what was taken was paid for elsewhere, so it is paid here too.
             self._pay_ahead(self.step - self.paid)
         self._open_private_streams()
+        self.clip_norms = state.get("clip_norms") or self.clip_norms
+        self.mechanism = replace(self.mechanism, clip_norm=self.clip_norms[-1])
 
     def _samplers(self) -> dict[str, PublicSampler]:
         samplers = {"view": self.view_sampler, "shuffle": self.shuffler}

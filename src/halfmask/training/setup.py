@@ -90,6 +90,10 @@ def prepare(config: RunConfig, progress: Progress, data: Datasets | None = None,
     _check_disjoint(config, data, progress)
     private, basis = _set_basis_apart(config, method, data)
     basis, raw_public, watched = _divide_public(config, data.public, basis)
+    if config.private.follow > 0 and method.private == "noised" and watched is None and basis is None:
+        raise HalfmaskError(
+            "private.follow needs public people whose gradients to measure: add records with split 'public', or set it to 0"
+        )
     units = Units(private.unit_ids(config.unit), config.records_per_unit, config.seed, config.unit_gradient)
     check_private_ready(method, len(units), config.batch)
     if config.strategy == "scratch" and config.model.norm == "batch":
@@ -260,10 +264,6 @@ def public_assumptions(setup: Setup) -> list[str]:
             f"ψ of every private record: {setup.view.describe()}",
             "the labels of every private record: keypoints, visibility and crop box (they are **not** protected by this method)",
         ]
-    if config.private.follow > 0 and setup.method.private == "noised":
-        lines.append(
-            f"gradient norms of public people: the clip norm follows their {config.private.follow:g} quantile, and the noise follows it"
-        )
     if setup.method.projected and setup.basis is not None:
         source = "taken out of the private set and not protected" if config.subspace.source == "private" else "public people"
         lines.append(f"S_pub: {len(setup.basis)} records with their labels, {source}")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.rules import rule
-from halfmask.gradients.terms import Direct, Grouping, Term, kept
+from halfmask.gradients.terms import Direct, Grouping, Term, kept, with_rounding
 
 
 @rule(nn.Embedding)
@@ -41,7 +41,8 @@ class Rows(Term):
         wide = self.gradient.double()
         same = self.indices[:, :, None] == self.indices[:, None, :]
         products = wide @ wide.transpose(1, 2)
-        return products.masked_fill(~same, 0).sum((1, 2)).clamp(min=0)
+        exact = products.masked_fill(~same, 0).sum((1, 2)).clamp(min=0)
+        return with_rounding(exact, wide.norm(dim=2).sum(1), self.indices.shape[1], self.gradient.dtype)
 
     def weighted_sum(self, factors: Tensor, keep: Tensor | None = None) -> Tensor:  # noqa: D102
         weighed = kept(self.gradient, keep) * factors.to(self.gradient.dtype)[:, None, None]
