@@ -119,7 +119,7 @@ def test_a_layer_put_back_into_training_mode_is_noticed() -> None:
 
 
 def test_parameters_in_a_short_format_are_refused() -> None:
-    with pytest.raises(HalfmaskError, match="under torch.autocast"):
+    with pytest.raises(HalfmaskError, match=r"under torch.autocast"):
         ClippingEngine(nn.Linear(3, 2).bfloat16())
 
 
