@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -275,3 +277,17 @@ def test_the_loss_must_be_one_value_per_record() -> None:
     model = nn.Linear(3, 2)
     with pytest.raises(HalfmaskError, match="one value per record"):
         ClippingEngine(model).clipped_sum(lambda m, b: m(b["x"]).sum(), {"x": torch.randn(4, 3)}, 1.0)
+
+
+def test_nothing_of_a_pass_stays_in_memory() -> None:
+    """A graph that holds a hook that holds the graph is never collected, and with it stay the gradients of everyone in the batch."""
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2)).double()
+    engine = ClippingEngine(model)
+    data = batch_for(model, 6)
+    assert engine._tape is not None
+    terms = engine._tape.terms(lambda: loss(model, data), 4)
+    watched = [weakref.ref(value) for term in terms.values() for value in vars(term).values() if isinstance(value, Tensor)]
+    assert watched and all(ref() is not None for ref in watched)
+    del terms
+    gc.collect()
+    assert not any(ref() is not None for ref in watched)

@@ -235,7 +235,7 @@ class ClippingEngine:
         batch: Batch,
         dimension: int,
         chunk: int | None = None,
-        memory: int = 6 << 30,
+        memory: int = 5 << 30,
         unit_index: Tensor | None = None,
     ) -> Subspace:
         """The directions in which the gradients of these public records lie, found in about `memory` bytes.

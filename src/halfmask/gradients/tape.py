@@ -45,9 +45,16 @@ class _Call:
     layer: _Layer
     inputs: Tensor | None
     version: int
-    output: GradientEdge
+    output: GradientEdge | None
     lowest: bool
     reached: bool = False
+    hook: Any = None
+
+    def forget(self) -> None:
+        """Let the graph go: it holds the hook, which holds this, which holds the graph, and no collector sees such a ring."""
+        if self.hook is not None:
+            self.hook.remove()
+        self.hook = self.output = self.inputs = None
 
 
 class Tape:
@@ -103,7 +110,11 @@ class Tape:
                 loss = losses()
             lowest = [call.output for call in calls if call.lowest]
             wanted: list[Any] = [call.output for call in calls] if self._ask_for_all or not lowest else lowest
-            gradients = torch.autograd.grad(loss.sum(), [*copies.values(), *wanted], allow_unused=True)
+            try:
+                gradients = torch.autograd.grad(loss.sum(), [*copies.values(), *wanted], allow_unused=True)
+            finally:
+                for call in calls:
+                    call.forget()
         for name, gradient in zip(copies, gradients, strict=False):
             if gradient is not None:
                 self._add(terms, {name: Direct(gradient.unsqueeze(1))}, grouping)
@@ -152,7 +163,7 @@ class Tape:
                     return
                 call = _Call(layer, value.detach(), value._version, get_gradient_edge(output), not fed[id(layer.module)])
                 calls.append(call)
-                output.register_hook(lambda gradient: None if call.reached else arrive(call, gradient))
+                call.hook = output.register_hook(lambda gradient: None if call.reached else arrive(call, gradient))
 
             return after
 
