@@ -104,7 +104,7 @@ def test_nonsense_is_refused(assignment: str, words: str) -> None:
         "model.input_size='25'",
         "data.name=[a, b]",
         "batch=[1",
-        "subspace.dim=0",
+        "subspace.dim=-1",
         "chunk=-1",
     ],
 )

@@ -40,7 +40,7 @@ def test_a_residual_is_the_image_less_its_view_clipped_as_one(tiny_config: Build
     trainer = trainer_for(with_private(tiny_config(method="feature"), residual=True), tmp_path / "run")
     people = trainer.setup.private
     chosen = np.arange(4)
-    batch, units = trainer._with_residuals(people, chosen, torch.arange(4), torch.ones(4))
+    batch, units = trainer._shown(people, chosen, torch.arange(4), torch.ones(4))
     engine = trainer.engine
     apart = engine.per_record_gradients(pose_loss, people.batch(chosen, "image")) - engine.per_record_gradients(
         pose_loss, people.batch(chosen, "view")
@@ -59,7 +59,7 @@ def test_one_persons_residual_never_exceeds_the_clip_norm(tiny_config: Build, tm
     trainer = trainer_for(with_private(tiny_config(method="feature-projective"), residual=True), tmp_path / "run")
     trainer.mechanism = replace(trainer.mechanism, clip_norm=1e-3)
     for person in range(3):
-        batch, units = trainer._with_residuals(trainer.setup.private, np.array([person]), torch.tensor([person]), torch.ones(1))
+        batch, units = trainer._shown(trainer.setup.private, np.array([person]), torch.tensor([person]), torch.ones(1))
         clipped = trainer._clipped(batch, units)
         assert isinstance(clipped, ClippedSum)
         assert len(clipped.norms) == 1, "image and view are one unit: clipped apart, one person could add twice the clip norm"
@@ -128,7 +128,7 @@ def test_projecting_first_clips_coordinates(tiny_config: Build, tmp_path: Path) 
     config = replace(config, subspace=replace(config.subspace, project_first=True)).checked()
     trainer = trainer_for(config, tmp_path / "run")
     trainer._refresh()
-    batch, units = trainer._with_residuals(trainer.setup.private, np.arange(3), torch.arange(3), torch.ones(3))
+    batch, units = trainer._shown(trainer.setup.private, np.arange(3), torch.arange(3), torch.ones(3))
     clipped = trainer._clipped(batch, units)
     assert isinstance(clipped, ClippedCoordinates) and len(clipped.coordinates) == trainer.subspace.dimension  # type: ignore[union-attr]
     assert float(clipped.coordinates.norm()) <= 3 * trainer.mechanism.clip_norm
@@ -141,9 +141,9 @@ def test_the_weight_scales_signal_and_noise_alike(tiny_config: Build, tmp_path: 
         config = with_private(tiny_config(method="dpsgd", insecure_seed=4), weight=weight)
         trainer = trainer_for(config, tmp_path / f"run{weight}")
         seen: list[torch.Tensor] = []
-        trainer._apply = seen.append  # type: ignore[method-assign, assignment]
+        trainer.optimiser.apply = lambda _, update, move: seen.extend(update.values())  # type: ignore[method-assign, assignment, misc]
         trainer._take_step()
-        updates.append(seen[0])
+        updates.append(torch.cat([part.flatten() for part in seen]))
     assert torch.allclose(updates[1], 3 * updates[0], rtol=1e-5)
 
 
@@ -158,7 +158,7 @@ def test_the_average_of_the_weights_is_released(tiny_config: Build, tmp_path: Pa
         trainer.step += 1
         expected = 0.9 * expected + 0.1 * trainer.engine.parameters[name].detach()
     last = trainer.engine.parameters[name].detach().clone()
-    trainer.release_average()
+    trainer.optimiser.release_average()
     assert torch.allclose(trainer.engine.parameters[name], expected, rtol=1e-5)
     assert not torch.allclose(expected, last)
     folder = run_training(config, tmp_path / "whole")

@@ -61,11 +61,12 @@ def test_features_are_those_of_the_lower_part(fresh_home: Path, random_records: 
     with torch.no_grad():
         for source, pixels in (("image", records.images), ("view", records.views)):
             expected = model.lower(torch.from_numpy(pixels))
-            assert torch.allclose(torch.from_numpy(np.array(known.features[source])), expected, atol=1e-5)
+            assert known.features[source].dtype == np.float16
+            assert torch.allclose(torch.from_numpy(np.array(known.features[source])).float(), expected, rtol=1e-3, atol=1e-3)
             batch = known.batch(np.array([3, 1]), source)
             assert "image" not in batch
             plain = records.batch(np.array([3, 1]), source)
-            assert torch.allclose(pose_loss(model, batch), pose_loss(model, plain), rtol=1e-4)
+            assert torch.allclose(pose_loss(model, batch), pose_loss(model, plain), rtol=1e-3)
 
 
 def test_features_are_computed_once(fresh_home: Path, random_records: object, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +114,7 @@ def test_features_of_another_view_are_not_mistaken(fresh_home: Path, random_reco
     found = with_lower_features(replace(records, views=changed), model).features["view"]
     with torch.no_grad():
         expected = model.lower(torch.from_numpy(changed[21:22]))[0]
-    assert torch.allclose(torch.from_numpy(np.array(found[21])), expected, atol=1e-5)
+    assert torch.allclose(torch.from_numpy(np.array(found[21])).float(), expected, rtol=1e-3, atol=1e-3)
 
 
 def test_statistics_come_from_public_people(tiny_records: PoseRecords) -> None:

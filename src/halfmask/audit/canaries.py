@@ -169,7 +169,7 @@ class Witness(Progress):
     def step(self, step: int, total: int, public_loss: float | None, epsilon: float | None) -> None:  # noqa: D102
         assert self._trainer is not None
         after = _weights(self._trainer)
-        self.updates.append((self._before - after) / self._trainer.optimiser.param_groups[0]["lr"])
+        self.updates.append((self._before - after) / self._trainer.optimiser.learning_rate)
         self._before = after
 
     def along_canaries(self, public: bool = False) -> np.ndarray:

@@ -72,14 +72,29 @@ class Augmentation:
     skeleton: Skeleton
 
     def apply(self, batch: Batch) -> Batch:
-        """The batch after the change. Joints that leave the picture lose their label."""
-        joints, labelled = mirror_joints(batch["joints"], batch["labelled"], self.mirrored, batch["image"].shape[-1], self.skeleton)
-        height, width = batch["image"].shape[-2:]
+        """The batch after the change."""
+        joints, labelled = self.move_joints(batch["joints"], batch["labelled"], *batch["image"].shape[-2:])
+        return batch | {"image": self.apply_to_images(batch["image"]), "joints": joints, "labelled": labelled}
+
+    def move_joints(self, joints: Tensor, labelled: Tensor, height: int, width: int) -> tuple[Tensor, Tensor]:
+        """Joints and labels after the change. Joints that leave the picture lose their label."""
+        joints, labelled = mirror_joints(joints, labelled, self.mirrored, width, self.skeleton)
         half = torch.tensor([(width - 1) / 2, (height - 1) / 2])
         centred = joints - half - self.centre[:, None]
         joints = torch.linalg.solve(self.turn, centred.transpose(1, 2)).transpose(1, 2) + half
         inside = ((joints >= 0) & (joints <= 2 * half)).all(-1)
-        return batch | {"image": self.apply_to_images(batch["image"]), "joints": joints, "labelled": labelled & inside & self.kept}
+        return joints, labelled & inside & self.kept
+
+    def of(self, some: slice) -> Augmentation:
+        """What happens to some of the records."""
+        return Augmentation(
+            self.mirrored[some],
+            self.turn[some],
+            self.centre[some],
+            self.kept[some],
+            None if self.gain is None else self.gain[some],
+            self.skeleton,
+        )
 
     def apply_to_images(self, images: Tensor) -> Tensor:
         """Images (N×3×H×W, bytes or numbers from 0 to 255) after the change: of the records, or of their views."""

@@ -67,6 +67,7 @@ class Datasets:
 
     Attributes:
         left_out: by part, how many annotated people are no record, for each reason.
+        basis, tuning: public people for the subspace, and to watch, where the recipe sets some apart.
     """
 
     private: PoseRecords
@@ -75,6 +76,8 @@ class Datasets:
     name: str
     fingerprints: Fingerprints
     left_out: dict[str, dict[str, int]] = field(default_factory=dict)
+    basis: PoseRecords | None = None
+    tuning: PoseRecords | None = None
 
     def remarks(self) -> list[str]:
         """Who is no record and why, in numbers: the names of private files stay where they are."""
@@ -102,14 +105,23 @@ def load_datasets(config: DataConfig, size: tuple[int, int], report: Report | No
         }
         left_out: dict[str, dict[str, int]] = {}
     else:
-        parts, left_out = _load_parts(config, size, ("private", "public", "test"), report)
+        parts, left_out = _load_parts(config, size, ("private", "public", "test", "tuning", "basis"), report)
         if "private" not in parts:
             raise HalfmaskError(
                 f"'{config.name}' has no record with split 'private': the dataset is empty, there is nobody to learn from. "
                 f"{_splits_hint(config)}"
             )
     private = parts["private"]
-    return Datasets(private, parts.get("public"), parts.get("test"), config.name, fingerprints_of(private), left_out)
+    return Datasets(
+        private,
+        parts.get("public"),
+        parts.get("test"),
+        config.name,
+        fingerprints_of(private),
+        left_out,
+        parts.get("basis"),
+        parts.get("tuning"),
+    )
 
 
 def load_test(config: DataConfig, size: tuple[int, int], report: Report | None = None) -> PoseRecords:

@@ -69,6 +69,8 @@ class PoseRecords:
         transforms: N×2×3, from image pixels to crop pixels, where predictions must find their way back.
         coco: what OKS-AP needs, for datasets that are scored by it.
         scenes: the kind of picture each record comes from, where the dataset tells.
+        copies: the same records, in the same order, each time after another fixed random change, for networks whose lower part is
+            computed once: their `features` and joints, not their pixels, show the change.
     """
 
     images: np.ndarray
@@ -87,6 +89,7 @@ class PoseRecords:
     transforms: np.ndarray | None = None
     coco: CocoTruth | None = None
     scenes: np.ndarray | None = None
+    copies: tuple[PoseRecords, ...] = ()
 
     def __len__(self) -> int:
         return len(self.joints)
@@ -103,7 +106,7 @@ class PoseRecords:
             "labelled": torch.from_numpy(self.labelled[index]),
         }
         if source in self.features:
-            batch["features"] = torch.from_numpy(np.ascontiguousarray(self.features[source][index]))
+            batch["features"] = torch.from_numpy(np.ascontiguousarray(self.features[source][index])).float()
         else:
             batch["image"] = torch.from_numpy(np.ascontiguousarray(self._pixels(source)[index]))
         return {name: tensor.to(device) for name, tensor in batch.items()}
@@ -127,6 +130,7 @@ class PoseRecords:
             subjects=None if self.subjects is None else self.subjects[records],
             views=None if self.views is None else self.views[records],
             features={},
+            copies=(),
             annotated=None if self.annotated is None else self.annotated[records],
             transforms=None if self.transforms is None else self.transforms[records],
             coco=None if self.coco is None else self.coco.take(records),

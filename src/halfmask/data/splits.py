@@ -15,7 +15,7 @@ from halfmask.errors import HalfmaskError
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 # The official split that serves where none is named, the first that the dataset has.
-_OFFICIAL = {"private": ("private", "train"), "public": ("public",), "test": ("val", "test"), "tuning": ()}
+_OFFICIAL = {"private": ("private", "train"), "public": ("public",), "test": ("val", "test"), "tuning": (), "basis": ()}
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,16 @@ class SplitsConfig:
     """Which images each part has; nothing for the dataset's own splits (train is private, val is the test).
 
     Attributes:
-        tuning: public people that pre-training judges itself on. Nobody else uses them.
+        tuning: public people whose loss is watched: pre-training judges itself on them, training shows it, and the subspace's dimension
+            is chosen on their gradients. Nothing is trained on them.
+        basis: S_pub, public people for the subspace alone: somebody a model was trained on gives no honest gradient.
     """
 
     private: str | None = None
     public: str | None = None
     test: str | None = None
     tuning: str | None = None
+    basis: str | None = None
 
 
 Chosen = set[tuple[str, str]]

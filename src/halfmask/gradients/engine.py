@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError
+from halfmask.gradients.layered import LayeredSubspace
 from halfmask.gradients.slow import slow_terms
 from halfmask.gradients.subspace import Subspace
 from halfmask.gradients.tape import Tape, UnknownLayer, exact_products
@@ -133,7 +134,7 @@ class ClippingEngine:
         `clip_norm`. A unit whose gradient is not finite, or too long for the working precision, contributes nothing.
         """
         self._check_call(clip_norm)
-        pieces = list(_whole_units(_length(batch), unit_index, chunk or _DEFAULT_CHUNK))
+        pieces = _pieces(batch, unit_index, chunk)
         clipped, nonfinite = self._sum_up(loss_fn, batch, pieces, clip_norm, mask=False)
         # The one question a step asks of the device. Masking every step for the rare unit that is not finite would cost more.
         count = int(nonfinite) if nonfinite.device.type != "meta" else 0
@@ -167,34 +168,49 @@ class ClippingEngine:
         loss_fn: LossFn,
         batch: Batch,
         clip_norm: float,
-        subspace: Subspace,
+        subspace: Subspace | LayeredSubspace,
         unit_index: Tensor | None = None,
         chunk: int | None = None,
     ) -> ClippedCoordinates:
         """Project each unit's gradient first, clip its coordinates to `clip_norm`, and add them up.
 
-        What of a gradient lies outside the subspace no longer uses up the clip norm. It forms every gradient, so it costs more than
-        `clipped_sum`.
+        What of a gradient lies outside the subspace no longer uses up the clip norm. With a `Subspace` it forms every gradient, so it
+        costs more than `clipped_sum`; with a `LayeredSubspace` it costs less than an ordinary step.
 
         Formal guarantees: as for `clipped_sum`, of the k coordinates. It holds whatever the basis is.
         """
         self._check_call(clip_norm)
         total = torch.zeros(subspace.dimension, dtype=torch.float64, device=self._device)
         norms, nonfinite = [total.new_zeros(0)], 0
-        for piece in _whole_units(_length(batch), unit_index, chunk or _DEFAULT_CHUNK):
-            terms = self._terms(loss_fn, piece.of(batch), piece.grouping)
-            with exact_products(self._device):
-                each = torch.zeros(piece.units, subspace.dimension, dtype=torch.float64, device=self._device)
-                column = 0
-                for name, parameter in self.parameters.items():
-                    if name in terms:
-                        each += subspace.coordinates_of_each(terms.pop(name).direct().gradients.flatten(1), column)
-                    column += parameter.numel()
-                norm, factor, usable = _clip_factors({"": Direct(each)}, piece.units, clip_norm, torch.float64)
-                norms.append(norm)
-                nonfinite += int((~usable).sum())
-                total += Direct(each).weighted_sum(factor, usable)
+        for piece in _pieces(batch, unit_index, chunk):
+            each = self._coordinates(loss_fn, batch, piece, subspace)
+            norm, factor, usable = _clip_factors({"": Direct(each)}, piece.units, clip_norm, torch.float64)
+            norms.append(norm)
+            nonfinite += int((~usable).sum())
+            total += Direct(each).weighted_sum(factor, usable)
         return ClippedCoordinates(torch.cat(norms), clip_norm, nonfinite, total)
+
+    def coordinates(
+        self,
+        loss_fn: LossFn,
+        batch: Batch,
+        subspace: Subspace | LayeredSubspace,
+        unit_index: Tensor | None = None,
+        chunk: int | None = None,
+    ) -> Tensor:
+        """The coordinates of each unit's gradient (units × k). For public records: nothing is clipped."""
+        return torch.cat([self._coordinates(loss_fn, batch, piece, subspace) for piece in _pieces(batch, unit_index, chunk)])
+
+    def _coordinates(self, loss_fn: LossFn, batch: Batch, piece: Piece, subspace: Subspace | LayeredSubspace) -> Tensor:
+        terms = self._terms(loss_fn, piece.of(batch), piece.grouping)
+        each = torch.zeros(piece.units, subspace.dimension, dtype=torch.float64, device=self._device)
+        with exact_products(self._device):
+            column = 0
+            for name, parameter in self.parameters.items():
+                if name in terms:
+                    each += subspace.coordinates_of_each(name, terms.pop(name), column)
+                column += parameter.numel()
+        return each
 
     def per_record_gradients(
         self,
@@ -213,7 +229,7 @@ class ClippingEngine:
         """
         first, last, _ = (columns or slice(None)).indices(self.size)
         kind = dtype or next(iter(self.parameters.values())).dtype
-        pieces = list(_whole_units(_length(batch), unit_index, chunk or _DEFAULT_CHUNK))
+        pieces = _pieces(batch, unit_index, chunk)
         rows = torch.zeros(sum(piece.units for piece in pieces), last - first, dtype=kind, device=self._device)
         done = 0
         for piece in pieces:
@@ -252,6 +268,20 @@ class ClippingEngine:
         return Subspace.from_columns(
             lambda columns: self.per_record_gradients(loss_fn, batch, chunk, dtype, columns, unit_index), self.size, at_once, dimension
         )
+
+    def layered_subspace(
+        self, loss_fn: LossFn, batch: Batch, dimension: int, chunk: int | None = None, unit_index: Tensor | None = None
+    ) -> LayeredSubspace:
+        """The directions, layer by layer, in which the gradients of these public records lie; see `halfmask.gradients.layered`."""
+        pieces = _pieces(batch, unit_index, chunk)
+
+        def terms_of() -> Iterator[dict[str, Term]]:
+            for piece in pieces:
+                terms = self._terms(loss_fn, piece.of(batch), piece.grouping)
+                with exact_products(self._device):
+                    yield terms
+
+        return LayeredSubspace.from_terms(terms_of, {name: p.shape for name, p in self.parameters.items()}, dimension)
 
     @property
     def _coarsest(self) -> torch.dtype:
@@ -420,6 +450,10 @@ class Piece:
     def of(self, batch: Batch) -> Batch:
         """The records themselves."""
         return {key: value[self.records] for key, value in batch.items()}
+
+
+def _pieces(batch: Batch, unit_index: Tensor | None, chunk: int | None) -> list[Piece]:
+    return list(_whole_units(_length(batch), unit_index, chunk or _DEFAULT_CHUNK))
 
 
 def _whole_units(records: int, unit_index: Tensor | None, chunk: int) -> Iterator[Piece]:

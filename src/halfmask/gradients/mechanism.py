@@ -14,6 +14,7 @@ from torch import Tensor
 
 from halfmask.errors import HalfmaskError, unknown_name
 from halfmask.gradients.engine import ClippedCoordinates, ClippedSum
+from halfmask.gradients.layered import LayeredSubspace
 from halfmask.gradients.subspace import Subspace
 from halfmask.gradients.tape import exact_products
 from halfmask.privacy.adjacency import Adjacency
@@ -91,13 +92,19 @@ class Mechanism:
     noise: RandomStream
     sum_of_four: bool = False
 
-    def release(self, clipped: ClippedSum | ClippedCoordinates, subspace: Subspace | None = None) -> Tensor:
+    def release(self, clipped: ClippedSum | ClippedCoordinates, subspace: Subspace | LayeredSubspace | None = None) -> Tensor:
         """The private gradient estimate that may leave: noised, divided by B̄, lifted back if it was projected.
 
         Formal guarantees: a Gaussian mechanism of standard deviation σC on a sum whose sensitivity `clipped` answers for. With a
         subspace, the noise is drawn in its k coordinates: V(Vᵀs + ξ) has the law of VVᵀ(s + z), because VᵀV = I, and the
         unprojected sum is never released.
         """
+        mean = self.release_coordinates(clipped, subspace)
+        with exact_products(clipped.norms.device):
+            return mean if subspace is None else subspace.lift(mean)
+
+    def release_coordinates(self, clipped: ClippedSum | ClippedCoordinates, subspace: Subspace | LayeredSubspace | None) -> Tensor:
+        """The same before it is lifted: k numbers, or p where there is no subspace."""
         if clipped.clip_norm > self.clip_norm:
             raise HalfmaskError(
                 f"the sum was clipped to {clipped.clip_norm:g} but noised for {self.clip_norm:g}: the noise would be too small"
@@ -105,7 +112,12 @@ class Mechanism:
         with exact_products(clipped.norms.device):
             return self._release(clipped, subspace)
 
-    def _release(self, clipped: ClippedSum | ClippedCoordinates, subspace: Subspace | None) -> Tensor:
+    @property
+    def noise_in_mean(self) -> float:
+        """The standard deviation of the noise in each released number."""
+        return self.noise_multiplier * self.clip_norm / self.expected_batch
+
+    def _release(self, clipped: ClippedSum | ClippedCoordinates, subspace: Subspace | LayeredSubspace | None) -> Tensor:
         if isinstance(clipped, ClippedCoordinates):
             if subspace is None or len(clipped.coordinates) != subspace.dimension:
                 raise HalfmaskError("these are coordinates in a subspace: release them with the subspace they were taken in")
@@ -118,7 +130,7 @@ class Mechanism:
         for place, part in zip(mean.split(_AT_ONCE), signal.split(_AT_ONCE), strict=True):
             noise = self.noise.gaussian(len(part), self.sum_of_four).to(part.device)
             place.copy_(noise.mul_(self.noise_multiplier * self.clip_norm).add_(part).div_(self.expected_batch))
-        return mean if subspace is None else subspace.lift(mean)
+        return mean
 
 
 def check_private_ready(method: Method, private_units: int, batch: float) -> None:

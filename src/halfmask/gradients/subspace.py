@@ -6,13 +6,14 @@ GGᵀ = UΛUᵀ the basis is V = GᵀU_kΛ_k^(−1/2). No p×p matrix is ever fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from halfmask.errors import HalfmaskError
+from halfmask.gradients.terms import Term
 
 # Eigenvalues below this share of the largest are rounding noise; dividing by their root would make V anything but orthonormal.
 _SMALLEST_EIGENVALUE = 1e-6
@@ -86,6 +87,10 @@ class Subspace:
         """k, the number of directions."""
         return len(self.rows)
 
+    def first(self, dimension: int) -> Subspace:
+        """The subspace of the `dimension` leading directions."""
+        return Subspace(self.rows[:dimension], self.spectrum)
+
     @property
     def lifted_dtype(self) -> torch.dtype:
         """What lifted vectors are in: single precision for a basis kept in a shorter format."""
@@ -96,14 +101,23 @@ class Subspace:
         parts = zip(self.rows.split(_COLUMNS_AT_ONCE, 1), vector.split(_COLUMNS_AT_ONCE), strict=True)
         return torch.stack([rows.to(vector.dtype) @ some for rows, some in parts]).sum(0)
 
-    def coordinates_of_each(self, vectors: Tensor, first_column: int) -> Tensor:
-        """What columns `first_column`, … of some vectors (one a row) add to their coordinates (vectors × k)."""
+    def coordinates_of_each(self, _name: str, term: Term, first_column: int) -> Tensor:
+        """What one parameter's gradients (one for each unit), at `first_column` of the long vector, add to the coordinates (units × k)."""
+        vectors = term.direct().gradients.flatten(1)
         rows = self.rows[:, first_column : first_column + vectors.shape[1]]
         return vectors @ rows.to(vectors.dtype).T
 
     def lift(self, coordinates: Tensor) -> Tensor:
         """V·coordinates: back to p numbers."""
         return torch.cat([coordinates @ rows.to(coordinates.dtype) for rows in self.rows.split(_COLUMNS_AT_ONCE, 1)])
+
+    def carry(self, new: Subspace, values: Tensor, squares: bool = False) -> Tensor:
+        """Values of these coordinates in those of another basis: of a vector, or (uncorrelated) squares of one."""
+        turn = torch.stack([a.to(values.dtype) @ b.to(values.dtype).T for a, b in self._stretches(new)]).sum(0)
+        return (turn.square() if squares else turn) @ values
+
+    def _stretches(self, new: Subspace) -> Iterator[tuple[Tensor, Tensor]]:
+        return zip(new.rows.split(_COLUMNS_AT_ONCE, 1), self.rows.split(_COLUMNS_AT_ONCE, 1), strict=True)
 
     def diagnostics(self) -> dict[str, float | list[float]]:
         """The public terms of the convergence bound: spectrum, gap below the last direction kept, share of energy captured."""
@@ -114,6 +128,24 @@ class Subspace:
             "eigengap": float(self.spectrum[self.dimension - 1] - following),
             "captured_energy": float(self.spectrum[: self.dimension].sum() / self.spectrum.sum()),
         }
+
+
+def best_dimension(coordinates: Tensor, noise: float, fewest: int = 1) -> int:
+    """How many leading coordinates to keep: as many as make what is lost of the mean, plus the noise added, smallest.
+
+    With few people the square of a mean coordinate holds its own sampling error too, which grows with every coordinate as the noise does;
+    it is subtracted.
+
+    Args:
+        coordinates: of clipped gradients of *held-out* public units (units × coordinates, leading first). On those that made the
+            basis nothing would seem lost.
+        noise: the standard deviation of the noise in each coordinate of the mean.
+    """
+    if len(coordinates) < 2:
+        raise HalfmaskError(f"choosing the subspace dimension needs at least 2 held-out public people and there are {len(coordinates)}")
+    wide = coordinates.double()
+    gained = wide.mean(0).square() - wide.var(0) / len(wide) - noise**2
+    return max(min(fewest, len(gained)), int(gained.cumsum(0).argmax()) + 1)
 
 
 def gram_matrix(rows: Tensor) -> Tensor:

@@ -67,6 +67,11 @@ class Term(ABC):
     def direct(self) -> Direct:
         """The gradients as they are."""
 
+    def seen_from(self, left: Tensor, right: Tensor) -> Tensor:
+        """Lᵀ G R of each record, its gradient G taken as a matrix of the parameter's first axis by all others."""
+        gradients = self.direct().gradients
+        return left.T.to(gradients.dtype) @ gradients.reshape(len(gradients), len(left), len(right)) @ right.to(gradients.dtype)
+
     def joined(self, other: Term) -> Term:
         """The sum of two uses of the same parameter."""
         return Direct(self.direct().gradients + other.direct().gradients)
@@ -142,6 +147,10 @@ class Outer(Term):
     def direct(self) -> Direct:  # noqa: D102
         product = self.b.transpose(1, 2) @ self.a
         return Direct(product.view(len(product), *self.shape))
+
+    def seen_from(self, left: Tensor, right: Tensor) -> Tensor:
+        """From the factors: the gradient itself is not formed."""
+        return (self.b @ left.to(self.b.dtype)).transpose(1, 2) @ (self.a @ right.to(self.a.dtype))
 
     def joined(self, other: Term) -> Term:
         """Two uses of the same parameter: their tokens side by side."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -15,6 +17,7 @@ from halfmask.metrics.pckh import head_size, pckh, summary
 from halfmask.models.simcc import PoseModel, decode, flip_back, smoothed_targets
 
 Batch = dict[str, Tensor]
+Logits = tuple[Tensor, Tensor]
 
 
 def pose_loss(model: nn.Module, batch: Batch) -> Tensor:
@@ -52,14 +55,25 @@ def predict(
         flip_test: also look at the mirror image, and average the logits.
         skeleton: which joints the model places, to tell left from right; their number tells if it is not given.
     """
+
+    def look(some: slice, mirrored: bool) -> Logits:
+        pixels = torch.from_numpy(np.ascontiguousarray(images[some])).to(device)
+        return model(pixels.flip(-1) if mirrored else pixels)
+
+    return _place(model, len(images), look, flip_test, batch, skeleton)
+
+
+def _place(
+    model: PoseModel, people: int, look: Callable[[slice, bool], Logits], flip_test: bool, batch: int, skeleton: Skeleton | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Joints and confidences from what a network says of some people, or of their mirror images."""
     pairs = (skeleton or skeleton_with(model.joints)).flip_pairs if flip_test else ()
     points, scores = [], []
-    for start in range(0, len(images), batch):
-        pixels = torch.from_numpy(np.ascontiguousarray(images[start : start + batch])).to(device)
-        x_logits, y_logits = model(pixels)
+    for start in range(0, people, batch):
+        some = slice(start, start + batch)
+        x_logits, y_logits = look(some, False)
         if flip_test:
-            mirror = model(pixels.flip(-1))
-            x_mirror, y_mirror = flip_back(mirror[0], mirror[1], pairs, model.bins_per_pixel)
+            x_mirror, y_mirror = flip_back(*look(some, True), pairs, model.bins_per_pixel)
             x_logits, y_logits = (x_logits + x_mirror) / 2, (y_logits + y_mirror) / 2
         where, sure = decode(x_logits, y_logits, model.bins_per_pixel)
         points.append(where.cpu().numpy())
@@ -67,6 +81,19 @@ def predict(
     if not points:
         return np.zeros((0, model.joints, 2), np.float32), np.zeros((0, model.joints), np.float32)
     return np.concatenate(points), np.concatenate(scores)
+
+
+@torch.no_grad()
+def _predict_from_features(
+    model: PoseModel, records: PoseRecords, flip_test: bool, device: torch.device | str, skeleton: Skeleton
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same from what the lower part of the network, frozen, made of the images before."""
+
+    def look(some: slice, mirrored: bool) -> Logits:
+        features = records.features["mirror" if mirrored else "image"][some]
+        return model.upper(torch.from_numpy(np.ascontiguousarray(features)).to(device).float())
+
+    return _place(model, len(records), look, flip_test, 64, skeleton)
 
 
 def evaluate(
@@ -83,10 +110,13 @@ def evaluate(
     Returns:
         The summary (means and joint groups), and the score of each joint, where the metric has one.
     """
-    images = records.images if source == "image" else records.views
-    assert images is not None
     own = records.skeleton if model.joints == len(records.skeleton) else skeleton_with(model.joints)
-    predicted, confidences = predict(model, images, flip_test, device=device, skeleton=own)
+    if source == "image" and {"image", "mirror"} <= records.features.keys():
+        predicted, confidences = _predict_from_features(model, records, flip_test, device, own)
+    else:
+        images = records.images if source == "image" else records.views
+        assert images is not None
+        predicted, confidences = predict(model, images, flip_test, device=device, skeleton=own)
     if own != records.skeleton:
         records = with_skeleton(records, own)
     return score(records, predicted, confidences)

@@ -21,9 +21,10 @@ from halfmask.errors import HalfmaskError, unknown_name
 from halfmask.gradients.mechanism import method_named
 from halfmask.privacy.accounting import ACCOUNTANTS, check_budget
 from halfmask.privacy.adjacency import Adjacency
+from halfmask.training.optimise import OPTIMISERS, OptimiserConfig
+from halfmask.training.showing import ShowingConfig
 
 STRATEGIES = ("finetune", "full", "scratch", "top")
-OPTIMISERS = ("sgd", "adamw")
 
 
 @dataclass(frozen=True)
@@ -55,36 +56,26 @@ class SubspaceConfig:
     """Where the directions for projected methods come from.
 
     Attributes:
-        samples: m, how many public records.
-        dim: k, how many directions.
+        kind: `gradients` (the leading directions of whole public gradients) or `layers` (two small bases for each layer, found from
+            the same gradients; many more coordinates can be had from as many people).
+        samples: m, how many public records; 0 for none, if there are views.
+        views: how many views of private records besides: public where a method has a view, and drawn anew for each refresh.
+        dim: k, how many directions; 0 to choose, at each refresh, as many as held-out public people say are worth their noise.
+        most: with `dim` 0, the most to choose from.
         refresh: recompute after this many steps; 0 for once per epoch.
         source: `public` (public people) or `private` (units of the private set, which leave it and lose their protection).
         project_first: project each unit's gradient before clipping it, so that what lies outside the subspace uses up none of the
             clip norm. Same sensitivity, same ε; it forms every unit's gradient, so a step costs more.
     """
 
+    kind: str = "gradients"
     samples: int = 100
+    views: int = 0
     dim: int = 50
+    most: int = 4000
     refresh: int = 0
     source: str = "public"
     project_first: bool = False
-
-
-@dataclass(frozen=True)
-class OptimiserConfig:
-    """How the update becomes new weights: all of it post-processing.
-
-    Attributes:
-        average: release an exponential moving average of the weights, each step keeping this share of it (0.95, say): the noise of
-            the last steps averages out. 0 releases the last weights.
-    """
-
-    name: str = "sgd"
-    learning_rate: float = 0.05
-    momentum: float = 0.9
-    weight_decay: float = 0.0
-    schedule: str = "cosine"
-    average: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -116,11 +107,19 @@ class PrivateConfig:
         follow: let the clip norm follow this quantile of the gradient norms of public people, measured at each refresh of the subspace
             (0.5 for their median). Gradients shrink as training goes on; a fixed C is soon too long or too short. 0 keeps C fixed.
         weight: multiplies the half after the noise was added: post-processing, to put both halves on one scale.
+        optimiser: `shared` adds the half to the public one, and both go through the optimiser of the recipe. `sgd` and `adam` are
+            for projected methods: momentum or Adam in the coordinates of the subspace, so that the noise stays in it, and the public
+            half has the recipe's optimiser to itself.
+        learning_rate, momentum: of `sgd` and `adam`. That of `sgd` is in units of 1/C: a mean gradient as long as the clip norm, and no
+            momentum, moves the weights by it.
     """
 
     residual: bool = False
     follow: float = 0.0
     weight: float = 1.0
+    optimiser: str = "shared"
+    learning_rate: float = 0.1
+    momentum: float = 0.9
 
 
 @dataclass(frozen=True)
@@ -180,6 +179,7 @@ class RunConfig:
     public: PublicConfig = field(default_factory=PublicConfig)
     private: PrivateConfig = field(default_factory=PrivateConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
+    augment: ShowingConfig = field(default_factory=ShowingConfig)
     pretrain: PretrainConfig = field(default_factory=PretrainConfig)
 
     def checked(self) -> RunConfig:
@@ -193,6 +193,8 @@ class RunConfig:
             ("optimiser", self.optimiser.name, OPTIMISERS),
             ("schedule", self.optimiser.schedule, ("cosine", "constant")),
             ("subspace source", self.subspace.source, ("public", "private")),
+            ("subspace kind", self.subspace.kind, ("gradients", "layers")),
+            ("optimiser of the private half", self.private.optimiser, ("shared", "sgd", "adam")),
             ("unit gradient", self.unit_gradient, ("mean", "sum")),
         ):
             if found not in known:
@@ -202,6 +204,18 @@ class RunConfig:
             raise HalfmaskError(
                 f"private.residual compares an image with its view, and method '{method.name}' has none: use feature or feature-projective"
             )
+        if self.private.optimiser != "shared" and method.private == "noised" and not method.projected:
+            raise HalfmaskError(
+                f"private.optimiser={self.private.optimiser} works in the coordinates of a subspace, and method '{method.name}' has none: "
+                "use projected or feature-projective, or private.optimiser=shared"
+            )
+        if method.projected and self.subspace.views and not method.view:
+            raise HalfmaskError(
+                f"subspace.views asks for public views of private people, and method '{method.name}' has none: use feature-projective"
+            )
+        if method.projected and self.subspace.views and self.private.residual:
+            raise HalfmaskError("the subspace of residuals needs raw people: set subspace.views to 0, or private.residual to false")
+        self.augment.check(self.strategy)
         if self.optimiser.average >= 1:
             raise HalfmaskError(f"optimiser.average is {self.optimiser.average}: at 1 the weights would never change; expected less")
         if self.public.shared_batch and self.unit != "crop":
@@ -234,7 +248,8 @@ class RunConfig:
         at_least_one = {"batch": self.batch, "chunk": self.chunk, "records_per_unit": self.records_per_unit}
         at_least_one |= {"model.bins_per_pixel": self.model.bins_per_pixel}
         if projected:
-            at_least_one |= {"subspace.samples": self.subspace.samples, "subspace.dim": self.subspace.dim}
+            at_least_one |= {"subspace.samples + subspace.views": self.subspace.samples + self.subspace.views}
+            at_least_one |= {"subspace.most": self.subspace.most}
         not_negative: dict[str, float] = {
             "seed": self.seed,
             "data.seed": self.data.seed,
@@ -245,6 +260,11 @@ class RunConfig:
             "public.batch": self.public.batch,
             "public.weight": self.public.weight,
             "private.weight": self.private.weight,
+            "private.learning_rate": self.private.learning_rate,
+            "private.momentum": self.private.momentum,
+            "subspace.samples": self.subspace.samples,
+            "subspace.views": self.subspace.views,
+            "subspace.dim": self.subspace.dim,
             "subspace.refresh": self.subspace.refresh,
             "optimiser.learning_rate": self.optimiser.learning_rate,
             "optimiser.momentum": self.optimiser.momentum,

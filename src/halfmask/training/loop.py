@@ -15,8 +15,9 @@ from torch import Tensor
 from halfmask.data.records import PoseRecords
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import Batch, ClippedCoordinates, ClippedSum, ClippingEngine, check_records_apart
+from halfmask.gradients.layered import LayeredSubspace
 from halfmask.gradients.mechanism import Mechanism
-from halfmask.gradients.subspace import Subspace
+from halfmask.gradients.subspace import Subspace, best_dimension
 from halfmask.privacy.account import Account
 from halfmask.privacy.accounting import epsilon
 from halfmask.privacy.adjacency import Adjacency
@@ -27,14 +28,14 @@ from halfmask.privacy.noise import open_stream
 from halfmask.privacy.sampling import PoissonSampler, PublicSampler
 from halfmask.tasks.pose import evaluate, pose_loss
 from halfmask.training.config import RunConfig
+from halfmask.training.optimise import CoordinateOptimiser, Optimiser
 from halfmask.training.outputs import RunFolder, check_folder
 from halfmask.training.progress import Progress
 from halfmask.training.setup import Setup, prepare, public_assumptions
+from halfmask.training.showing import Showing
 
 # Steps whose cost is written down at once, ahead of taking them, as a share of the run and at most: what a crash can cost.
 _LEDGER_SHARE, _LEDGER_BLOCK = 0.01, 50
-# The share of steps over which the learning rate rises.
-_WARM_UP = 0.1
 # ε shown along the way is computed on a coarse grid: still an upper bound, and it costs milliseconds.
 _COARSE_GRID = 1e-3
 
@@ -50,10 +51,11 @@ class Trainer:
         self.paid = 0
         self.public_loss: float | None = None
         self.epsilon: float | None = None
-        self.subspace: Subspace | None = None
+        self.subspace: Subspace | LayeredSubspace | None = None
         self.engine = ClippingEngine(setup.model)
-        self.optimiser = _make_optimiser(config, list(self.engine.parameters.values()))
-        self.average = {name: p.detach().clone() for name, p in self.engine.parameters.items()} if config.optimiser.average > 0 else None
+        self.optimiser = Optimiser(config.optimiser, self.engine.parameters, setup.steps)
+        self.in_subspace = CoordinateOptimiser(config.private.optimiser, config.private.momentum)
+        self.showing = Showing(config.augment, config.seed + 4, setup.device)
         self.account = Account(setup.data.fingerprints)
         self.public_batch = config.public.batch or config.batch
         raw = config.public.raw_share if setup.raw_public is not None else 0.0
@@ -63,6 +65,7 @@ class Trainer:
             PublicSampler(len(setup.raw_public), max(1, self.raw_count), config.seed + 2) if setup.raw_public is not None else None
         )
         self.shuffler = PublicSampler(len(setup.private), config.batch, config.seed + 3)
+        self.basis_sampler = PublicSampler(len(setup.private), max(1, config.subspace.views), config.seed + 5)
         # Every clip norm of the run: one, unless it follows public people.
         self.clip_norms = [config.clip_norm]
         self._open_private_streams()
@@ -113,38 +116,60 @@ class Trainer:
         """update = λ · public gradient + lift(Σ clip(private) + noise) / B̄."""
         setup, method = self.setup, self.setup.method
         update = torch.zeros(self.engine.size, device=setup.device)
+        move = None
         records = np.zeros(0, np.int64)
         if method.private == "noised":
             records, unit_index, weight = setup.units.records_of(self.poisson.draw())
-            batch, unit_index = self._with_residuals(setup.private, records, unit_index, weight)
+            batch, unit_index = self._shown(setup.private, records, unit_index, weight)
             clipped = self._clipped(batch, unit_index)
-            update += setup.config.private.weight * self.mechanism.release(clipped, self.subspace)
+            if self._own_coordinates:
+                move = self._move(self.mechanism.release_coordinates(clipped, self.subspace))
+            else:
+                update += setup.config.private.weight * self.mechanism.release(clipped, self.subspace)
             if setup.config.unsafe_diagnostics:
                 self._write_unsafe(batch, clipped)
         elif method.private == "exact":
-            batch = setup.private.batch(self.shuffler.draw(), "image", setup.device)
-            update += self.engine.mean_gradient(pose_loss, batch)[0]
+            update += self.engine.mean_gradient(pose_loss, self.showing.show(setup.private, self.shuffler.draw().numpy(), "image")[0])[0]
         if method.view:
             public = self._public_records(records)
             if public is not None:
                 gradient, self.public_loss = self.engine.mean_gradient(pose_loss, public)
                 update += setup.config.public.weight * gradient
-        self._apply(update)
+        self.optimiser.apply(self.step, self.engine.unflatten(update), move)
 
-    def _with_residuals(self, people: PoseRecords, records: np.ndarray, unit_index: Tensor, weight: Tensor) -> tuple[Batch, Tensor]:
-        """The records and the unit of each; for residuals, each unit's views too, with the opposite sign.
+    @property
+    def _own_coordinates(self) -> bool:
+        """Whether the noised half has an optimiser of its own, in the coordinates of the subspace."""
+        return self.subspace is not None and self.setup.config.private.optimiser != "shared"
 
-        The clip then bounds what a unit's images add to its views, so the sensitivity is that of any other unit's gradient.
+    def _move(self, coordinates: Tensor) -> dict[str, Tensor]:
+        assert self.subspace is not None
+        way = self.in_subspace.direction(coordinates, self.mechanism.noise_in_mean)
+        private = self.setup.config.private
+        scale = private.learning_rate / (self.mechanism.clip_norm if private.optimiser == "sgd" else 1.0)
+        return self.engine.unflatten(self.subspace.lift(scale * way))
+
+    def _shown(self, people: PoseRecords, records: np.ndarray, unit_index: Tensor, weight: Tensor) -> tuple[Batch, Tensor]:
+        """The records, and the unit of each: several showings of each, where asked; for residuals, each one's view, with the opposite sign.
+
+        A unit's gradient is the weighted sum over all that belongs to it, and the clip bounds that: whatever is shown of a unit,
+        and however often, it adds at most C.
         """
-        batch = people.batch(records, "image", self.setup.device) | {"weight": weight.to(self.setup.device)}
-        if not self.setup.config.private.residual:
+        residual, times = self.setup.config.private.residual, self.setup.config.augment.times
+        sources = ("image", "view") if residual else ("image",)
+        shown = self.showing.show(people, records, *sources, times=times)
+        repeats = max(1, times)
+        unit_index, weight = unit_index.repeat_interleave(repeats), (weight / repeats).repeat_interleave(repeats).to(self.setup.device)
+        batch = shown[0] | {"weight": weight}
+        if not residual:
             return batch, unit_index
-        views = people.batch(records, "view", self.setup.device) | {"weight": -weight.to(self.setup.device)}
+        views = shown[1] | {"weight": -weight}
         return {name: torch.cat([tensor, views[name]]) for name, tensor in batch.items()}, torch.cat([unit_index, unit_index])
 
     def _public_units(self, people: PoseRecords) -> tuple[Batch, Tensor]:
+        """Public people as private ones are shown."""
         everyone = torch.arange(len(people))
-        return self._with_residuals(people, everyone.numpy(), everyone, torch.ones(len(people)))
+        return self._shown(people, everyone.numpy(), everyone, torch.ones(len(people)))
 
     def _clipped(self, batch: Batch, unit_index: Tensor) -> ClippedSum | ClippedCoordinates:
         config, clip_norm = self.setup.config, self.mechanism.clip_norm
@@ -162,42 +187,50 @@ class Trainer:
         if setup.visible_batches:
             return setup.private.batch(private_batch, "view", setup.device) if len(private_batch) else None
         if self.public_batch > self.raw_count:
-            parts.append(setup.private.batch(self.view_sampler.draw(), "view", setup.device))
+            parts += self.showing.show(setup.private, self.view_sampler.draw().numpy(), "view")
         if self.raw_count and self.raw_sampler is not None and setup.raw_public is not None:
-            parts.append(setup.raw_public.batch(self.raw_sampler.draw(), "image", setup.device))
+            parts += self.showing.show(setup.raw_public, self.raw_sampler.draw().numpy(), "image")
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
-    def _apply(self, update: Tensor) -> None:
-        config = self.setup.config.optimiser
-        share = 0.5 * (1 + math.cos(math.pi * self.step / self.setup.steps)) if config.schedule == "cosine" else 1.0
-        # The first public gradients, on views the model has never seen, are many times longer than later ones.
-        share *= min(1.0, (self.step + 1) / max(1.0, _WARM_UP * self.setup.steps))
-        for group in self.optimiser.param_groups:
-            group["lr"] = config.learning_rate * share
-        for name, gradient in self.engine.unflatten(update).items():
-            self.engine.parameters[name].grad = gradient
-        self.optimiser.step()
-        if self.average is not None:
-            for name, mean in self.average.items():
-                mean.lerp_(self.engine.parameters[name].detach(), 1 - config.average)
-
-    def release_average(self) -> None:
-        """Put the averaged weights, if there are any, in the model's place."""
-        if self.average is not None and self.step:
-            with torch.no_grad():
-                for name, mean in self.average.items():
-                    self.engine.parameters[name].copy_(mean)
-
     def _refresh(self) -> None:
-        """Recompute the subspace from S_pub, and what the clip norm follows: public data only."""
-        setup = self.setup
+        """Recompute the subspace from public records, and what the clip norm follows: public data only."""
+        setup, config = self.setup, self.setup.config
+        follows = config.private.follow > 0 and setup.method.private == "noised"
         if setup.method.projected:
-            assert setup.basis is not None
-            records, units = self._public_units(setup.basis)
-            self.subspace = self.engine.subspace(pose_loss, records, setup.config.subspace.dim, setup.config.chunk, unit_index=units)
+            self.subspace = self._find_subspace()
+        if follows:
+            self._follow_public_norms(config.private.follow)
+        if self.subspace is not None:
+            if not config.subspace.dim:
+                self._choose_dimension()
+                if follows and config.subspace.project_first:
+                    self._follow_public_norms(config.private.follow)
+            self.in_subspace.rebase(self.subspace)
             self.folder.log("subspace", step=self.step, **self.subspace.diagnostics())
-        if setup.config.private.follow > 0 and setup.method.private == "noised":
-            self._follow_public_norms(setup.config.private.follow)
+
+    def _find_subspace(self) -> Subspace | LayeredSubspace:
+        """From S_pub, from views of private records (public too, and drawn independently of the private coins), or from both."""
+        setup, wanted = self.setup, self.setup.config.subspace
+        parts = [] if setup.basis is None or not wanted.samples else [self._public_units(setup.basis)]
+        if wanted.views:
+            some = self.basis_sampler.draw()
+            parts.append((setup.private.batch(some, "view", setup.device) | {"weight": torch.ones(len(some), device=setup.device)}, some))
+        records = {name: torch.cat([part[name] for part, _ in parts]) for name in parts[0][0]}
+        # Numbered apart: people of different sets are different people.
+        starts = np.cumsum([0] + [int(units.max()) + 1 for _, units in parts])
+        units = torch.cat([part + int(start) for (_, part), start in zip(parts, starts, strict=False)])
+        dimension = wanted.dim or wanted.most
+        if wanted.kind == "layers":
+            return self.engine.layered_subspace(pose_loss, records, dimension, setup.config.chunk, units)
+        return self.engine.subspace(pose_loss, records, dimension, setup.config.chunk, unit_index=units)
+
+    def _choose_dimension(self) -> None:
+        """As many coordinates as held-out public people say are worth their noise."""
+        assert self.subspace is not None and self.setup.watched is not None
+        batch, units = self._public_units(self.setup.watched)
+        each = self.engine.coordinates(pose_loss, batch, self.subspace, units, self.setup.config.chunk)
+        scale = (self.mechanism.clip_norm / each.norm(dim=1, keepdim=True).clamp(min=1e-12)).clamp(max=1)
+        self.subspace = self.subspace.first(best_dimension(each * scale, self.mechanism.noise_in_mean))
 
     def _follow_public_norms(self, quantile: float) -> None:
         """Set C by the norms of public people, preferably such as did not make the subspace: on those it fits too well.
@@ -229,7 +262,7 @@ class Trainer:
             epoch=round(self.step / setup.steps_per_epoch, 3),
             public_loss=self.public_loss,
             epsilon=_or_word(self.epsilon),
-            learning_rate=self.optimiser.param_groups[0]["lr"],
+            learning_rate=self.optimiser.learning_rate,
         )
         self.save_checkpoint()
 
@@ -370,8 +403,8 @@ class Trainer:
                 "run": self.run,
                 "step": self.step,
                 "model": self.setup.model.state_dict(),
-                "optimiser": self.optimiser.state_dict(),
-                "average": self.average,
+                "optimiser": self.optimiser.state(),
+                "showing": self.showing.state(),
                 "clip_norms": self.clip_norms,
                 "samplers": {name: sampler.state() for name, sampler in self._samplers().items()},
             }
@@ -382,10 +415,8 @@ class Trainer:
         state: dict[str, Any] = self.folder.load_checkpoint()
         self.run, self.step = state["run"], state["step"]
         self.setup.model.load_state_dict(state["model"])
-        self.optimiser.load_state_dict(state["optimiser"])
-        if self.average is not None and state.get("average"):
-            for name, mean in self.average.items():
-                mean.copy_(state["average"][name])
+        self.optimiser.restore(state["optimiser"])
+        self.showing.restore(state["showing"])
         for name, sampler in self._samplers().items():
             sampler.restore(state["samplers"][name])
         self.paid = sum(spend.steps for spend in self.account.ledger.spends() if spend.run == self.run)
@@ -397,7 +428,7 @@ class Trainer:
         self.mechanism = replace(self.mechanism, clip_norm=self.clip_norms[-1])
 
     def _samplers(self) -> dict[str, PublicSampler]:
-        samplers = {"view": self.view_sampler, "shuffle": self.shuffler}
+        samplers = {"view": self.view_sampler, "shuffle": self.shuffler, "basis": self.basis_sampler}
         return samplers | ({"raw": self.raw_sampler} if self.raw_sampler is not None else {})
 
 
@@ -438,19 +469,13 @@ def run_training(config: RunConfig, out: Path, progress: Progress | None = None,
 def finish(trainer: Trainer) -> None:
     """Release the weights, judge them on the public test set, and certify."""
     setup, folder = trainer.setup, trainer.folder
-    trainer.release_average()
+    if trainer.step:
+        trainer.optimiser.release_average()
     folder.save_model(setup.model)
     if setup.data.test is not None:
         metrics, per_joint = evaluate(setup.model, setup.data.test, device=setup.device)
         folder.save_metrics(setup.config.task, setup.data.name, "test", metrics, per_joint)
     folder.save_certificate(trainer.certificate())
-
-
-def _make_optimiser(config: RunConfig, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    chosen = config.optimiser
-    if chosen.name == "adamw":
-        return torch.optim.AdamW(parameters, lr=chosen.learning_rate, weight_decay=chosen.weight_decay)
-    return torch.optim.SGD(parameters, lr=chosen.learning_rate, momentum=chosen.momentum, weight_decay=chosen.weight_decay)
 
 
 def _hashes(records: PoseRecords | None) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
@@ -89,7 +89,12 @@ def prepare(config: RunConfig, progress: Progress, data: Datasets | None = None,
     model = model or build_model(config.model, joints=data.private.joints.shape[1], untrained=config.strategy == "scratch")
     _check_disjoint(config, data, progress)
     private, basis = _set_basis_apart(config, method, data)
-    basis, raw_public, watched = _divide_public(config, data.public, basis)
+    basis, raw_public, watched = _divide_public(config, data, basis)
+    if method.projected and not config.subspace.dim and watched is None:
+        raise HalfmaskError(
+            "subspace.dim=0 chooses the dimension on public people who are not in the subspace, and none are left: add records with split "
+            "'public', name some in data.splits.tuning, lower subspace.samples, or set subspace.dim"
+        )
     if config.private.follow > 0 and method.private == "noised" and watched is None and basis is None:
         raise HalfmaskError(
             "private.follow needs public people whose gradients to measure: add records with split 'public', or set it to 0"
@@ -112,16 +117,19 @@ def prepare(config: RunConfig, progress: Progress, data: Datasets | None = None,
         # The subspace of residuals comes from residuals of public people.
         basis, watched = (with_view(part, view) if part is not None and config.private.residual else part for part in (basis, watched))
     if config.strategy == "top":
+        copies = config.augment.copies if config.augment.times else 0
 
-        def cache(records: PoseRecords | None, whose: str) -> PoseRecords | None:
+        def cache(records: PoseRecords | None, whose: str, copies: int = copies, mirrored: bool = False) -> PoseRecords | None:
             if records is None or not len(records):
                 return records
-            return with_lower_features(records, model, device, lambda d, t: progress.stage(f"features of {whose}", d, t))
+            telling = lambda done, total: progress.stage(f"features of {whose}", done, total)  # noqa: E731
+            return with_lower_features(records, model, device, telling, copies, config.augment.change, mirrored)
 
         private = cache(private, "private people") or private
         basis, raw_public, watched = (
             cache(part, name) for part, name in ((basis, "S_pub"), (raw_public, "public people"), (watched, "watched people"))
         )
+        data = replace(data, test=cache(data.test, "test people", copies=0, mirrored=True))
     steps = math.ceil(config.epochs * len(units) / config.batch)
     rate = min(1.0, config.batch / len(units))
     sigma = 0.0
@@ -223,31 +231,39 @@ def _set_basis_apart(config: RunConfig, method: Method, data: Datasets) -> tuple
 
 
 def _divide_public(
-    config: RunConfig, public: PoseRecords | None, basis: PoseRecords | None
+    config: RunConfig, data: Datasets, basis: PoseRecords | None
 ) -> tuple[PoseRecords | None, PoseRecords | None, PoseRecords | None]:
     """Public people are divided into S_pub, the watched, and the rest: a person trained on gives no honest gradient or loss."""
     method = method_named(config.method)
+    public = data.public
+    if basis is None and data.basis is not None:
+        if method.projected and len(data.basis) < config.subspace.samples:
+            raise HalfmaskError(
+                f"the subspace needs {config.subspace.samples} public people and data.splits.basis has {len(data.basis)}: lower "
+                "subspace.samples"
+            )
+        basis = data.basis.take(np.arange(min(config.subspace.samples, len(data.basis)))) if config.subspace.samples else data.basis
     if public is None or not len(public):
-        if method.projected and basis is None:
+        if method.projected and basis is None and config.subspace.samples:
             raise HalfmaskError(
                 f"method '{config.method}' needs public people for its subspace and the dataset has none: add records with split 'public', "
                 "or give some private ones up with subspace.source=private"
             )
-        return basis, None, None
+        return basis, None, data.tuning
     wanted = config.subspace.samples if basis is None else 0
     if method.projected and len(public) < wanted:
         raise HalfmaskError(
             f"the subspace needs {wanted} public people and the dataset has {len(public)}: lower subspace.samples or add public records"
         )
     wanted = min(wanted, len(public))
-    watched = min(WATCHED, (len(public) - wanted) // 2)
+    watched = 0 if data.tuning is not None else min(WATCHED, (len(public) - wanted) // 2)
     everyone = np.arange(len(public))
-    if basis is None:
+    if basis is None and wanted:
         basis = public.take(everyone[:wanted])
     return (
         basis,
         public.take(everyone[wanted + watched :]) if len(public) > wanted + watched else None,
-        public.take(everyone[wanted : wanted + watched]) if watched else None,
+        public.take(everyone[wanted : wanted + watched]) if watched else data.tuning,
     )
 
 
@@ -267,6 +283,8 @@ def public_assumptions(setup: Setup) -> list[str]:
     if setup.method.projected and setup.basis is not None:
         source = "taken out of the private set and not protected" if config.subspace.source == "private" else "public people"
         lines.append(f"S_pub: {len(setup.basis)} records with their labels, {source}")
+    if setup.watched is not None and ((setup.method.projected and not config.subspace.dim) or config.private.follow > 0):
+        lines.append(f"{len(setup.watched)} public people on whose gradients settings were chosen")
     if setup.method.view and setup.raw_public is not None and config.public.raw_share > 0:
         lines.append(f"{len(setup.raw_public)} raw images of public people with their labels")
     lines.append("the test set on which the metrics were measured")

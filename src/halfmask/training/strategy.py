@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from halfmask.data.augment import AugmentConfig, draw
 from halfmask.data.records import PoseRecords
 from halfmask.data.store import cached
 from halfmask.models.checkpoints import weights_digest
@@ -17,6 +18,11 @@ from halfmask.models.simcc import PoseModel
 from halfmask.models.tinyvit import learning_statistics
 
 Progress = Callable[[int, int], None]
+# What is done to some of the pictures before the network sees them.
+Change = Callable[[Tensor, slice], Tensor]
+
+_AT_ONCE = 64
+_COPY_SEED = 0x5EED
 
 
 def choose_parameters(model: PoseModel, strategy: str) -> None:
@@ -51,29 +57,100 @@ def with_lower_features(
     model: PoseModel,
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
+    copies: int = 0,
+    change: AugmentConfig | None = None,
+    mirrored: bool = False,
 ) -> PoseRecords:
     """The records with the frozen lower part's output for every image and view, computed once and kept in private storage.
 
-    Keyed by the weights that made them and the data they were made from.
-    """
-    lower_key = weights_digest(model.backbone.patch_embed) + "".join(weights_digest(s) for s in model.backbone.stages[:3])
-    sources = {"image": records.images} | ({"view": records.views} if records.views is not None else {})
-    features = {}
-    for number, (source, pixels) in enumerate(sources.items()):
-        assert pixels is not None
-        content = records.key if source == "image" else f"{records.key}/{records.view_key or _digest(pixels)}"
+    Keyed by the weights that made them and the data they were made from, and kept in half precision.
 
-        def build(pixels: np.ndarray = pixels, number: int = number) -> dict[str, np.ndarray]:
+    Args:
+        copies: of each record also as many copies, after fixed random changes (the same for an image and its view) of this kind.
+        mirrored: of each image also the mirror image, for scoring.
+    """
+    lower = Lower(model, device)
+    sources = ["image"] + ["view"] * (records.views is not None) + ["mirror"] * mirrored
+    total = len(records) * (len(sources) + copies * (1 + (records.views is not None)))
+    done = 0
+
+    def report(count: int) -> None:
+        nonlocal done
+        done += count
+        if progress:
+            progress(done, total)
+
+    features = {}
+    for source in sources:
+        pixels = records.views if source == "view" else records.images
+        assert pixels is not None
+        features[source] = lower.features(_content(records, source), pixels, report, _mirror if source == "mirror" else _as_it_is)
+    made = tuple(_copy(records, lower, number, change or AugmentConfig(), report) for number in range(copies))
+    return replace(records, features=features, copies=made)
+
+
+@dataclass(frozen=True)
+class Lower:
+    """The frozen lower part of a network, and how its output is remembered."""
+
+    model: PoseModel
+    device: torch.device | str
+
+    @property
+    def key(self) -> str:
+        """Names the weights."""
+        backbone = self.model.backbone
+        return weights_digest(backbone.patch_embed) + "".join(weights_digest(s) for s in backbone.stages[:3])
+
+    def features(self, content: str, pixels: np.ndarray, report: Callable[[int], None], change: Change) -> np.ndarray:
+        """Its output for every picture after a change; `content` names pictures and change."""
+
+        def build() -> dict[str, np.ndarray]:
             parts = []
-            for start in range(0, len(pixels), 64):
-                batch = torch.from_numpy(np.ascontiguousarray(pixels[start : start + 64])).to(device)
-                parts.append(model.lower(batch).cpu().numpy())
-                if progress:
-                    progress(number * len(pixels) + min(start + 64, len(pixels)), len(sources) * len(pixels))
+            for start in range(0, len(pixels), _AT_ONCE):
+                some = slice(start, min(start + _AT_ONCE, len(pixels)))
+                batch = change(torch.from_numpy(np.ascontiguousarray(pixels[some])), some)
+                parts.append(_halved(self.model.lower(batch.to(self.device).contiguous(memory_format=torch.channels_last)).cpu()))
+                report(len(parts[-1]))
             return {"features": np.concatenate(parts)}
 
-        features[source] = cached("features", f"{content}/{source}/{lower_key}", build)["features"]
-    return replace(records, features=features)
+        return cached("features", f"{content}/{self.key}/half", build)["features"]
+
+
+def _copy(records: PoseRecords, lower: Lower, number: int, change: AugmentConfig, report: Callable[[int], None]) -> PoseRecords:
+    """The records after random changes drawn from a public seed."""
+    everyone = {"joints": torch.from_numpy(records.joints), "labelled": torch.from_numpy(records.labelled)}
+    # Only its shape is looked at: it is the draw for all records at once that must not depend on how many go through the network at once.
+    everyone["image"] = torch.empty(len(records), 1, *records.images.shape[2:], device="meta")
+    drawn = draw(everyone, torch.Generator().manual_seed(_COPY_SEED + number), change, records.skeleton)
+    joints, labelled = drawn.move_joints(everyone["joints"], everyone["labelled"], *records.images.shape[2:])
+    features = {}
+    for source, pixels in (("image", records.images), ("view", records.views)):
+        if pixels is not None:
+            content = f"{_content(records, source)}/copy{number}/{change}"
+            features[source] = lower.features(content, pixels, report, lambda batch, some: drawn.of(some).apply_to_images(batch))
+    return replace(records, features=features, joints=joints.numpy(), labelled=labelled.numpy(), copies=())
+
+
+def _halved(features: Tensor) -> np.ndarray:
+    """In half precision, unless that would not hold the largest of them."""
+    short = features.half()
+    return (short if bool(torch.isfinite(short).all()) else features).numpy()
+
+
+def _as_it_is(pictures: Tensor, _: slice) -> Tensor:
+    return pictures
+
+
+def _mirror(pictures: Tensor, _: slice) -> Tensor:
+    return pictures.flip(-1)
+
+
+def _content(records: PoseRecords, source: str) -> str:
+    if source != "view":
+        return f"{records.key}/{source}"
+    assert records.views is not None
+    return f"{records.key}/{records.view_key or _digest(records.views)}/view"
 
 
 def _digest(pixels: np.ndarray) -> str:

@@ -1,0 +1,93 @@
+"""How records are shown to the network: as they are, or after random changes.
+
+Changes are drawn from public randomness, for each record by itself, and never by looking at anybody else, so a person's gradient stays a
+function of that person alone. ψ was computed before, on the crop as it is; a view shown here is that view, changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halfmask.data.augment import AugmentConfig, draw
+from halfmask.data.records import PoseRecords
+from halfmask.errors import HalfmaskError
+
+Batch = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class ShowingConfig:
+    """Random changes to records during training.
+
+    Attributes:
+        times: each private record is shown so many times, changed differently each time, and the mean of the gradients is what is
+            clipped: one person still adds at most C. Public records are shown once. 0 shows all as they are.
+        copies: with strategy `top`, whose lower part is computed once, changes are drawn once too: so many of each record.
+        change: what changes are made.
+    """
+
+    times: int = 0
+    copies: int = 4
+    change: AugmentConfig = field(default_factory=AugmentConfig)
+
+    def check(self, strategy: str) -> None:
+        """Refuse numbers that do not fit together."""
+        if self.times < 0 or not 1 <= self.copies <= 16:
+            raise HalfmaskError(f"augment.times is {self.times} and augment.copies {self.copies}: expected at least 0, and from 1 to 16")
+        if strategy == "top" and self.times > self.copies:
+            raise HalfmaskError(
+                f"augment.times is {self.times} but strategy top keeps {self.copies} copies of a record: raise augment.copies"
+            )
+
+
+class Showing:
+    """Turns records into batches."""
+
+    def __init__(self, config: ShowingConfig, seed: int, device: torch.device | str = "cpu"):
+        self.config, self.device = config, device
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def show(self, people: PoseRecords, records: np.ndarray, *sources: str, times: int | None = None) -> list[Batch]:
+        """Batches of the records, one for each source (`image`, `view`), changed alike in all of them.
+
+        Args:
+            times: how often each record appears, one showing next to the other; by default as the config says.
+        """
+        times = min(1, self.config.times) if times is None else times
+        if times == 0 or not len(records):
+            return [people.batch(records, source, self.device) for source in sources]
+        if people.features:
+            return self._cached(people, records, sources, times)
+        repeated = np.repeat(records, times)
+        whole = people.batch(repeated, sources[0])
+        drawn = draw(whole, self.generator, self.config.change, people.skeleton)
+        return [
+            {name: tensor.to(self.device) for name, tensor in drawn.apply(people.batch(repeated, source)).items()} for source in sources
+        ]
+
+    def _cached(self, people: PoseRecords, records: np.ndarray, sources: tuple[str, ...], times: int) -> list[Batch]:
+        """Some of each record's copies, drawn without repetition."""
+        if len(people.copies) < times:
+            raise HalfmaskError(f"{times} showings of each record need as many copies, and there are {len(people.copies)}")
+        order = torch.rand(len(records), len(people.copies), generator=self.generator).argsort(1)[:, :times].flatten().numpy()
+        repeated = np.repeat(records, times)
+        # Copy by copy, then back into the order of the records.
+        places = np.argsort(order, kind="stable")
+        back = torch.from_numpy(np.argsort(places, kind="stable")).to(self.device)
+        batches = []
+        for source in sources:
+            parts = [people.copies[c].batch(repeated[order == c], source, self.device) for c in range(len(people.copies))]
+            batches.append({name: torch.cat([part[name] for part in parts])[back] for name in parts[0]})
+        return batches
+
+    def state(self) -> Tensor:
+        """Where the draws stand, for a checkpoint."""
+        return self.generator.get_state()
+
+    def restore(self, state: Tensor) -> None:
+        """Go on from there."""
+        self.generator.set_state(state)
