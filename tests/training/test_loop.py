@@ -155,7 +155,7 @@ def test_runs_on_one_dataset_add_up(tiny_config: Build, tmp_path: Path, fresh_ho
 
 def update_of(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> Tensor:
     seen: list[Tensor] = []
-    monkeypatch.setattr(trainer, "_apply", seen.append)
+    monkeypatch.setattr(trainer, "_apply", lambda update, move=None: seen.append(update))
     if trainer.setup.method.projected and trainer.subspace is None:
         trainer._refresh()
     trainer._take_step()

@@ -118,3 +118,24 @@ def test_a_share_of_people_is_shown_as_their_view(share: float) -> None:
     for i in torch.nonzero(changed).flatten().tolist()[:5]:
         view = Blur(9, 3.0)(np.ascontiguousarray(images[i].numpy().transpose(1, 2, 0)))
         assert np.array_equal(shown[i].numpy(), view.transpose(2, 0, 1)), "the very view that private people will have"
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_the_top_alone_is_trained_on_features_computed_once(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path, fresh_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_draw, real_lower = module.figures_records, module.PoseModel.lower
+    monkeypatch.setattr(module, "figures_records", lambda *a: real_draw(a[0], min(a[1], 12), *a[2:]))
+    passed: list[int] = []
+    monkeypatch.setattr(module.PoseModel, "lower", lambda self, images: passed.append(len(images)) or real_lower(self, images))
+    settings = ["pretrain.top=true", "pretrain.view_share=0.25", "augment.copies=2", "data.public=12", "optimiser.learning_rate=0.002"]
+    config = tiny_config(*settings, epochs=12)
+    folder = pretrain(config, tmp_path / "run")
+    judged = 2 * 12
+    assert sum(passed) == 12 * (1 + 2) * 2 + judged, "a record and two copies, image and view; then each test person and their mirror image"
+    losses = [json.loads(line).get("public_loss") for line in (folder / "log.jsonl").read_text().splitlines()[1:]]
+    assert losses[-1] < losses[0]
+    torch.manual_seed(config.seed)
+    state, before = load_file(folder / "model.safetensors"), module.build_model(config.model).state_dict()
+    moved = {name for name, tensor in state.items() if not torch.equal(tensor, before[name])}
+    assert moved and all(name.startswith(("head.", "backbone.stages.3.")) for name in moved)

@@ -131,10 +131,13 @@ class PretrainConfig:
             carries over: the head reads its map at a fixed size.
         view_share: the share of records, chosen anew in each step, that are shown as their view: the frozen lower part of a model
             that never saw a view makes little of one later.
+        top: train stage 4 and the head alone, starting from the weights that the model names; what lies below is computed once, of each
+            record and of `augment.copies` changed copies.
     """
 
     small_share: float = 0.0
     view_share: float = 0.0
+    top: bool = False
 
 
 @dataclass(frozen=True)

@@ -135,19 +135,22 @@ class Trainer:
             if public is not None:
                 gradient, self.public_loss = self.engine.mean_gradient(pose_loss, public)
                 update += setup.config.public.weight * gradient
-        self.optimiser.apply(self.step, self.engine.unflatten(update), move)
+        self._apply(update, move)
+
+    def _apply(self, update: Tensor, move: Tensor | None = None) -> None:
+        self.optimiser.apply(self.step, self.engine.unflatten(update), None if move is None else self.engine.unflatten(move))
 
     @property
     def _own_coordinates(self) -> bool:
         """Whether the noised half has an optimiser of its own, in the coordinates of the subspace."""
         return self.subspace is not None and self.setup.config.private.optimiser != "shared"
 
-    def _move(self, coordinates: Tensor) -> dict[str, Tensor]:
+    def _move(self, coordinates: Tensor) -> Tensor:
         assert self.subspace is not None
         way = self.in_subspace.direction(coordinates, self.mechanism.noise_in_mean)
         private = self.setup.config.private
         scale = private.learning_rate / (self.mechanism.clip_norm if private.optimiser == "sgd" else 1.0)
-        return self.engine.unflatten(self.subspace.lift(scale * way))
+        return self.subspace.lift(scale * way)
 
     def _shown(self, people: PoseRecords, records: np.ndarray, unit_index: Tensor, weight: Tensor) -> tuple[Batch, Tensor]:
         """The records, and the unit of each: several showings of each, where asked; for residuals, each one's view, with the opposite sign.

@@ -6,6 +6,8 @@ Nobody private is read here, so batch normalisation may learn its statistics and
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +15,11 @@ import torch
 from torch import Tensor
 
 from halfmask.data.augment import augment
-from halfmask.data.datasets import load_public
+from halfmask.data.datasets import load_public, with_view
 from halfmask.data.figures_records import figures_records
 from halfmask.data.records import PoseRecords
 from halfmask.errors import HalfmaskError
+from halfmask.models.simcc import PoseModel
 from halfmask.models.tinyvit import learning_statistics
 from halfmask.privacy.sampling import PublicSampler
 from halfmask.tasks.pose import evaluate, pose_loss
@@ -24,6 +27,8 @@ from halfmask.training.config import RunConfig
 from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
 from halfmask.training.setup import build_model, pick_device
+from halfmask.training.showing import Showing
+from halfmask.training.strategy import choose_parameters, with_lower_features
 from halfmask.views import View, make_view
 
 
@@ -40,30 +45,25 @@ def pretrain(config: RunConfig, out: Path, progress: Progress | None = None) -> 
     public, watched, dataset = _public_people(config, progress)
     model = build_model(config.model, public.joints.shape[1]).to(device)
     steps = math.ceil(config.epochs * len(public) / config.batch)
-    sampler = PublicSampler(len(public), config.batch, config.seed + 1)
-    generator = torch.Generator().manual_seed(config.seed + 2)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=config.optimiser.learning_rate, weight_decay=config.optimiser.weight_decay)
-    view = make_view(config.view.name, config.view.options)
+    if config.pretrain.top:
+        draw = _from_features(config, public, model, progress)
+        model.eval()
+    else:
+        draw = _from_images(config, public, steps)
+    weights = [p for p in model.parameters() if p.requires_grad]
+    optimiser = torch.optim.AdamW(weights, lr=config.optimiser.learning_rate, weight_decay=config.optimiser.weight_decay)
     warm_up = max(1, steps // 20)
-    folder.log("start", steps=steps, trainable_parameters=sum(p.numel() for p in model.parameters()))
+    folder.log("start", steps=steps, trainable_parameters=sum(p.numel() for p in weights))
     for step in range(steps):
         share = min(1.0, (step + 1) / warm_up) * 0.5 * (1 + math.cos(math.pi * step / steps))
         for group in optimiser.param_groups:
             group["lr"] = config.optimiser.learning_rate * share
-        batch = _show_views(public.batch(sampler.draw()), view, config.pretrain.view_share, generator)
-        batch = {name: tensor.to(device) for name, tensor in batch.items()}
-        if step < config.pretrain.small_share * steps:
-            # Half-size pixel i covers pixels 2i and 2i + 1, so its centre is 2i + ½. The targets stay those of the whole size.
-            batch |= {"image": torch.nn.functional.avg_pool2d(batch["image"].float(), 2), "joints": (batch["joints"] - 0.5) / 2}
-            batch = augment(batch, generator, skeleton=public.skeleton)
-            batch["joints"] = batch["joints"] * 2 + 0.5
-        else:
-            batch = augment(batch, generator, skeleton=public.skeleton)
-        with learning_statistics(model, momentum=0.05):
+        batch = {name: tensor.to(device) for name, tensor in draw(step).items()}
+        with nullcontext() if config.pretrain.top else learning_statistics(model, momentum=0.05):
             loss = pose_loss(model, batch).mean()
         optimiser.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 50.0)
+        torch.nn.utils.clip_grad_norm_(weights, 50.0)
         optimiser.step()
         progress.step(step + 1, steps, float(loss.detach()), None)
         if (step + 1) % max(1, steps // 20) == 0:
@@ -72,6 +72,46 @@ def pretrain(config: RunConfig, out: Path, progress: Progress | None = None) -> 
     metrics, per_joint = evaluate(model, watched, device=device)
     folder.save_metrics(config.task, dataset, "public", metrics, per_joint)
     return out
+
+
+def _from_images(config: RunConfig, public: PoseRecords, steps: int) -> Callable[[int], dict[str, Tensor]]:
+    """Batches for training the whole network: crops changed anew each time, the first of them at half size."""
+    sampler = PublicSampler(len(public), config.batch, config.seed + 1)
+    generator = torch.Generator().manual_seed(config.seed + 2)
+    view = make_view(config.view.name, config.view.options)
+    change = lambda batch: augment(batch, generator, config.augment.change, public.skeleton)  # noqa: E731
+
+    def draw(step: int) -> dict[str, Tensor]:
+        batch = _show_views(public.batch(sampler.draw()), view, config.pretrain.view_share, generator)
+        if step >= config.pretrain.small_share * steps:
+            return change(batch)
+        # Half-size pixel i covers pixels 2i and 2i + 1, so its centre is 2i + ½. The targets stay those of the whole size.
+        batch |= {"image": torch.nn.functional.avg_pool2d(batch["image"].float(), 2), "joints": (batch["joints"] - 0.5) / 2}
+        batch = change(batch)
+        batch["joints"] = batch["joints"] * 2 + 0.5
+        return batch
+
+    return draw
+
+
+def _from_features(config: RunConfig, public: PoseRecords, model: PoseModel, progress: Progress) -> Callable[[int], dict[str, Tensor]]:
+    """Batches for training stage 4 and the head: below them everything, of fixed copies of each record, is computed once."""
+    choose_parameters(model, "top")
+    public = with_view(public, make_view(config.view.name, config.view.options))
+    telling = lambda done, total: progress.stage("features of public people", done, total)  # noqa: E731
+    device = next(model.parameters()).device
+    public = with_lower_features(public, model.eval(), device, telling, config.augment.copies, config.augment.change)
+    views = round(config.pretrain.view_share * config.batch)
+    samplers = [PublicSampler(len(public), max(1, size), config.seed + 1) for size in (config.batch - views, views)]
+    showing = Showing(config.augment, config.seed + 2)
+
+    def draw(_: int) -> dict[str, Tensor]:
+        parts = showing.show(public, samplers[0].draw().numpy(), "image", times=1)
+        if views:
+            parts += showing.show(public, samplers[1].draw().numpy(), "view", times=1)
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+    return draw
 
 
 def _show_views(batch: dict[str, Tensor], view: View, share: float, generator: torch.Generator) -> dict[str, Tensor]:

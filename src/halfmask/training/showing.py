@@ -26,7 +26,8 @@ class ShowingConfig:
     Attributes:
         times: each private record is shown so many times, changed differently each time, and the mean of the gradients is what is
             clipped: one person still adds at most C. Public records are shown once. 0 shows all as they are.
-        copies: with strategy `top`, whose lower part is computed once, changes are drawn once too: so many of each record.
+        copies: with strategy `top`, whose lower part is computed once, changes are drawn once too: so many of each record, which are shown
+            in turn with the record as it is.
         change: what changes are made.
     """
 
@@ -38,9 +39,9 @@ class ShowingConfig:
         """Refuse numbers that do not fit together."""
         if self.times < 0 or not 1 <= self.copies <= 16:
             raise HalfmaskError(f"augment.times is {self.times} and augment.copies {self.copies}: expected at least 0, and from 1 to 16")
-        if strategy == "top" and self.times > self.copies:
+        if strategy == "top" and self.times > self.copies + 1:
             raise HalfmaskError(
-                f"augment.times is {self.times} but strategy top keeps {self.copies} copies of a record: raise augment.copies"
+                f"augment.times is {self.times} but strategy top has a record and {self.copies} copies to show: raise augment.copies"
             )
 
 
@@ -70,17 +71,18 @@ class Showing:
         ]
 
     def _cached(self, people: PoseRecords, records: np.ndarray, sources: tuple[str, ...], times: int) -> list[Batch]:
-        """Some of each record's copies, drawn without repetition."""
-        if len(people.copies) < times:
-            raise HalfmaskError(f"{times} showings of each record need as many copies, and there are {len(people.copies)}")
-        order = torch.rand(len(records), len(people.copies), generator=self.generator).argsort(1)[:, :times].flatten().numpy()
+        """The record as it is and its copies: some of them, drawn without repetition."""
+        kinds = (people, *people.copies)
+        if len(kinds) < times:
+            raise HalfmaskError(f"{times} showings of each record need {times - 1} copies, and there are {len(people.copies)}")
+        order = torch.rand(len(records), len(kinds), generator=self.generator).argsort(1)[:, :times].flatten().numpy()
         repeated = np.repeat(records, times)
         # Copy by copy, then back into the order of the records.
         places = np.argsort(order, kind="stable")
         back = torch.from_numpy(np.argsort(places, kind="stable")).to(self.device)
         batches = []
         for source in sources:
-            parts = [people.copies[c].batch(repeated[order == c], source, self.device) for c in range(len(people.copies))]
+            parts = [kind.batch(repeated[order == number], source, self.device) for number, kind in enumerate(kinds)]
             batches.append({name: torch.cat([part[name] for part in parts])[back] for name in parts[0]})
         return batches
 
