@@ -34,9 +34,16 @@ class Clipped:
 
 @dataclass(frozen=True)
 class ClippedSum(Clipped):
-    """Σ over units of the clipped gradient, by parameter."""
+    """Σ over units of the clipped gradient, by parameter.
+
+    Attributes:
+        sums: in double precision. The sum of thousands of units, rounded to single precision before it is noised, would be off by more
+            than the clip leaves room for.
+        dtype: what to round the noised sum to; that of the sums if None.
+    """
 
     sums: dict[str, Tensor]
+    dtype: torch.dtype | None = None
 
     def flat(self) -> Tensor:
         """All sums as one vector, in the order of the model's parameters."""

@@ -107,19 +107,21 @@ class ClippingEngine:
 
     def _sum_up(self, loss_fn: LossFn, batch: Batch, pieces: list[Piece], clip_norm: float, mask: bool) -> tuple[ClippedSum, Tensor]:
         """The clipped sum and the number of units that cannot be clipped; they leave the sum only with `mask`."""
-        sums = {name: torch.zeros_like(p) for name, p in self.parameters.items()}
-        first = next(iter(sums.values()))
-        norms, nonfinite = [first.new_zeros(0, dtype=torch.float64)], first.new_zeros((), dtype=torch.long)
+        sums: dict[str, Tensor] = {}
+        norms = [torch.zeros(0, dtype=torch.float64, device=self._device)]
+        nonfinite = torch.zeros((), dtype=torch.long, device=self._device)
         for piece in pieces:
             terms = self._terms(loss_fn, piece.of(batch), piece.grouping)
-            with exact_products(first.device):
+            with exact_products(self._device):
                 norm, factor, usable = _clip_factors(terms, piece.units, clip_norm, self._coarsest)
                 nonfinite = nonfinite + (~usable).sum()
                 norms.append(norm)
                 while terms:
                     name, term = terms.popitem()
-                    sums[name] += term.weighted_sum(factor, usable if mask else None)
-        return ClippedSum(torch.cat(norms), clip_norm, 0, sums), nonfinite
+                    total = term.weighted_sum(factor, usable if mask else None)
+                    sums[name] = sums[name].add_(total) if name in sums else total
+        whole = {n: sums[n] if n in sums else torch.zeros_like(p, dtype=torch.float64) for n, p in self.parameters.items()}
+        return ClippedSum(torch.cat(norms), clip_norm, 0, whole, self._coarsest), nonfinite
 
     def clipped_coordinates(
         self,
