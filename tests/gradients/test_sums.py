@@ -146,6 +146,17 @@ def test_what_a_unit_adds_is_its_own(tokens: int) -> None:
     assert float((total - exact).norm()) <= 1e-6 * float(exact.norm())
 
 
+@pytest.mark.parametrize("scale", [1.0, 1e9])
+def test_a_unit_of_many_records_that_cancel_stays_within_the_clip_norm(scale: float) -> None:
+    """The product of its tokens is rounded in single precision, in proportion to what cancels; the norm allows for it."""
+    torch.manual_seed(0)
+    model = Tokens(200, 200)
+    x = torch.randn(1, 200).expand(40, 200) * scale * (1 + 1e-7 * torch.arange(40)[:, None])
+    w = torch.randn(1, 200).expand(40, 200) * torch.tensor([1 / 3, 1 / 3, -2 / 3, 0.7, -0.7] * 8)[:, None]
+    clipped = ClippingEngine(model).clipped_sum(weighed, {"x": x, "w": w}, 1e-3, torch.zeros(40, dtype=torch.long))
+    assert float(clipped.flat().norm()) <= 1e-3
+
+
 @dataclass
 class Opposite:
     """Noise that happens to be the neighbour's sum with the opposite sign: the release is then what one unit makes of a difference."""
