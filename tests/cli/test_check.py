@@ -89,7 +89,7 @@ def test_mistakes_are_one_line(run, factory: str, words: str) -> None:
 def test_an_engine_that_is_wrong_is_told(run, monkeypatch: pytest.MonkeyPatch) -> None:
     from halfmask.gradients.terms import Direct
 
-    monkeypatch.setattr("halfmask.gradients.engine.ClippingEngine._verify", lambda *_: None)
+    monkeypatch.setattr("halfmask.gradients.selfcheck.SelfCheck.run", lambda *_: None)
     real = Direct.weighted_sum
     monkeypatch.setattr(Direct, "weighted_sum", lambda self, *a: 1.01 * real(self, *a))
     code, told = run("models:good")

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError
-from halfmask.gradients.engine import ClippedSum, ClippingEngine, check_records_apart
+from halfmask.gradients.engine import ClippingEngine
 from halfmask.models.simcc import PoseModel
-from halfmask.models.tinyvit import PublicBatchNorm2d, learning_statistics
-from halfmask.privacy.adjacency import Adjacency
+from halfmask.models.tinyvit import PublicBatchNorm2d
 from halfmask.tasks.pose import pose_loss
 from halfmask.training.strategy import choose_parameters
 
@@ -392,7 +391,7 @@ def check_single(values: list[float], clip_norm: float, dtype: torch.dtype) -> N
     assert float(clipped.flat().double().norm()) <= clip_norm * (1 + 1e-6)
     norm = float(rows.double().norm())
     if norm <= 0.999 * clip_norm:
-        assert torch.allclose(clipped.flat(), rows[0], rtol=1e-4)
+        assert torch.allclose(clipped.flat(), rows[0].double(), rtol=1e-4)
     elif math.isfinite(norm) and norm < 1e18:
         assert float(clipped.flat().double().norm()) >= 0.999 * clip_norm
 
@@ -418,12 +417,6 @@ def test_one_unit_never_exceeds_the_clip_norm_in_single_precision(values: list[f
 @example([5e-324], 0.1)
 def test_one_unit_never_exceeds_the_clip_norm_in_double_precision(values: list[float], clip_norm: float) -> None:
     check_single(values, clip_norm, torch.float64)
-
-
-@pytest.mark.parametrize("adjacency", list(Adjacency))
-def test_a_sum_answers_for_its_sensitivity(adjacency: Adjacency) -> None:
-    clipped = ClippingEngine(Dot(2, torch.float64)).clipped_sum(dot_loss, {"x": torch.ones(1, 2).double()}, 0.25)
-    assert clipped.sensitivity(adjacency) == (0.5 if adjacency is Adjacency.REPLACE_ONE else 0.25)
 
 
 # ---- edges ---------------------------------------------------------------------------------------------------------------
@@ -502,87 +495,15 @@ def test_a_clip_norm_that_clips_nothing_is_refused(clip_norm: float) -> None:
         ClippingEngine(Dot(2, torch.float32)).clipped_sum(dot_loss, {"x": torch.ones(1, 2)}, clip_norm)
 
 
-def test_a_unit_for_each_record_is_needed() -> None:
-    with pytest.raises(HalfmaskError, match="unit numbers"):
-        ClippingEngine(Dot(2, torch.float32)).clipped_sum(dot_loss, {"x": torch.ones(3, 2)}, 1.0, torch.tensor([0, 1]))
-
-
 def test_a_frozen_model_is_refused() -> None:
     model = Dot(2, torch.float32).requires_grad_(False)
     with pytest.raises(HalfmaskError, match="no trainable parameters"):
         ClippingEngine(model)
 
 
-# ---- records apart -------------------------------------------------------------------------------------------------------
-
-
-def test_models_that_mix_people_are_refused() -> None:
-    with pytest.raises(HalfmaskError, match="mixes people"):
-        ClippingEngine(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).train())
-    model = PoseModel("nano", 16, SIZE)
-    with learning_statistics(model), pytest.raises(HalfmaskError, match="mixes people"):
-        ClippingEngine(model)
-    ClippingEngine(model.train())
-
-
-LOSSES: dict[str, LossFn] = {
-    "batch mean": lambda m, b: square_loss(m, b) * 0 + square_loss(m, b).mean(),
-    "weighed by the batch's mean": lambda m, b: square_loss(m, b) * b["y"].abs().mean(),
-    "count of positives": lambda m, b: square_loss(m, b) / (b["y"] > 0).sum().clamp(min=1),
-    "contrast": lambda m, b: -(m(b["x"]) @ m(b["x"]).T).log_softmax(1).diagonal(),
-    "one number": lambda m, b: square_loss(m, b).mean(),
-    "a number per output": lambda m, b: (m(b["x"]) - b["y"]).square(),
-}
-
-
-def test_a_loss_of_its_own_record_passes() -> None:
-    check_records_apart(*small("linear", torch.float32))
-    check_records_apart(*pose("full", torch.float32))
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_a_loss_that_couples_people_is_refused(loss: str) -> None:
-    model, _, batch = small("linear", torch.float32)
-    with pytest.raises(HalfmaskError, match=r"coupled|one value per record"):
-        check_records_apart(model, LOSSES[loss], batch)
-
-
-def test_a_coupling_that_values_do_not_show_is_refused() -> None:
-    """Losses of an untrained network are nearly equal, so that a batch mean looks like each of them; their gradients tell."""
-
-    def hidden(model: nn.Module, batch: Batch) -> Tensor:
-        losses = square_loss(model, batch)
-        return losses + losses.mean() - losses.mean().detach()
-
-    model, _, batch = small("linear", torch.float32)
-    with pytest.raises(HalfmaskError, match="coupled"):
-        check_records_apart(model, hidden, batch)
-
-
-def test_a_batch_norm_that_sees_the_batch_is_refused() -> None:
-    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
-    batch = {"x": torch.randn(5, 3), "y": torch.randn(5, 4)}
-    check_records_apart(model.eval(), square_loss, batch)
-
-    def in_pairs(model: nn.Module, batch: Batch) -> Tensor:
-        """A lone record has no variance; doubled, its statistics are its own."""
-        doubled = {key: value.repeat(2, 1) for key, value in batch.items()}
-        return square_loss(model, doubled)[: len(batch["x"])]
-
-    with pytest.raises(HalfmaskError, match="coupled"):
-        check_records_apart(model.train(), in_pairs, batch)
-
-
-def test_a_loss_that_is_not_finite_is_refused() -> None:
-    """NaN compares false with everything, so it must not pass for agreement."""
-    model, _, batch = small("linear", torch.float32)
-    with pytest.raises(HalfmaskError):
-        check_records_apart(model, lambda m, b: square_loss(m, b) * math.nan, batch)
-
-
 def test_the_norms_of_a_clipped_sum_are_of_whole_units() -> None:
     rows = torch.tensor([[3.0, 0.0], [0.0, 4.0], [6.0, 8.0]], dtype=torch.float64)
-    clipped: ClippedSum = ClippingEngine(Dot(2, torch.float64)).clipped_sum(dot_loss, {"x": rows}, 6.0, torch.tensor([0, 0, 1]))
+    clipped = ClippingEngine(Dot(2, torch.float64)).clipped_sum(dot_loss, {"x": rows}, 6.0, torch.tensor([0, 0, 1]))
     assert clipped.norms.tolist() == pytest.approx([5.0, 10.0])
     assert clipped.clipped_fraction == 0.5
     assert clipped.flat().tolist() == pytest.approx([3 + 3.6, 4 + 4.8])

@@ -31,18 +31,15 @@ def batch_for(model: nn.Module, *shape: int, records: int = 4, dtype: torch.dtyp
 class Transformer(nn.Module):
     """A class token and positions: parameters outside any layer."""
 
-    def __init__(self, careless: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.token = nn.Parameter(torch.randn(1, 1, 6))
         self.positions = nn.Parameter(torch.randn(1, 4, 6))
         self.linear = nn.Linear(6, 6)
-        self.careless = careless
 
     def forward(self, x: Tensor) -> Tensor:
         x = torch.cat([self.token.expand(len(x), -1, -1), x], 1)
-        # The careless way is right for training, and gives all positions' gradients to the copy of the first record.
-        x = torch.tanh(x + (self.positions[0] if self.careless else self.positions))
-        return self.linear(x)
+        return self.linear(torch.tanh(x + self.positions))
 
 
 def test_tokens_and_positions_take_the_fast_path() -> None:
@@ -52,28 +49,6 @@ def test_tokens_and_positions_take_the_fast_path() -> None:
         found = check_model(model, loss, batch_for(model, 3, 6))
     assert found.agrees and found.path == "fast" and set(found.errors) == {"token", "positions", "linear.weight", "linear.bias"}
     assert isinstance(model.token, nn.Parameter), "the copies were taken back"
-
-
-def test_a_parameter_used_as_if_it_had_one_row_is_noticed() -> None:
-    """Otherwise the first person's gradient would carry everybody's."""
-    model = Transformer(careless=True).double()
-    with pytest.warns(UserWarning, match="do not add up"):
-        found = check_model(model, loss, batch_for(model, 3, 6))
-    assert found.agrees and found.path == "slow"
-
-
-def test_a_parameter_without_a_gradient_at_first_is_looked_at_again() -> None:
-    """With a head of zeros nothing below it has a gradient in the first step, and a check then would pass anything."""
-    model = Transformer(careless=True).double()
-    nn.init.zeros_(model.linear.weight)
-    engine = ClippingEngine(model)
-    data = batch_for(model, 3, 6)
-    engine.clipped_sum(loss, data, 1.0)
-    assert engine.path == "fast"
-    nn.init.normal_(model.linear.weight)
-    with pytest.warns(UserWarning, match="do not add up"):
-        engine.clipped_sum(loss, data, 1.0)
-    assert engine.path == "slow"
 
 
 class Repeats(nn.Module):
@@ -104,22 +79,6 @@ def test_a_reparametrised_layer_takes_the_slow_path() -> None:
     assert found.agrees
 
 
-@pytest.mark.parametrize("layer", [nn.BatchNorm1d(4, track_running_stats=False).eval(), nn.InstanceNorm1d(4, track_running_stats=True)])
-def test_layers_that_see_others_or_keep_averages_are_refused(layer: nn.Module) -> None:
-    with pytest.raises(HalfmaskError, match="mixes people"):
-        ClippingEngine(nn.Sequential(layer, nn.Linear(4, 2)))
-
-
-def test_a_layer_put_back_into_training_mode_is_noticed() -> None:
-    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).eval().double()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        engine = ClippingEngine(model)
-    model.train()
-    with pytest.raises(HalfmaskError, match="mixes people"):
-        engine.clipped_sum(loss, batch_for(model, 4), 1.0)
-
-
 def test_parameters_in_a_short_format_are_refused() -> None:
     with pytest.raises(HalfmaskError, match=r"under torch.autocast"):
         ClippingEngine(nn.Linear(3, 2).bfloat16())
@@ -134,24 +93,6 @@ def test_records_that_cancel_stay_within_the_clip_norm(scale: float, weights: li
     data = {"x": x, "w": torch.randn(1, 64).expand(3, 64) * torch.tensor(weights)[:, None]}
     clipped = ClippingEngine(model).clipped_sum(loss, data, 1e-3, torch.zeros(3, dtype=torch.long))
     assert float(clipped.flat().double().norm()) <= 1e-3
-
-
-class Behind(nn.Module):
-    """Uses a layer's weight behind the layer's back."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(3, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.linear(torch.tanh(x @ self.linear.weight))
-
-
-def test_a_weight_used_behind_its_layers_back_is_noticed() -> None:
-    model = Behind().double()
-    with pytest.warns(UserWarning, match="do not add up"):
-        found = check_model(model, loss, batch_for(model, 3))
-    assert found.agrees and found.path == "slow"
 
 
 def test_the_slow_path_is_announced_once() -> None:
@@ -208,15 +149,6 @@ def test_branches_cut_off_from_the_lowest_layer_count() -> None:
     assert found.agrees and found.path == "fast" and found.errors["aside.weight"] < 1e-9
 
 
-def test_dropout_does_not_look_like_a_fault() -> None:
-    model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 2)).double()
-    engine = ClippingEngine(model)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        engine.clipped_sum(loss, batch_for(model, 6), 1.0)
-    assert engine.path == "fast"
-
-
 class Probe(torch.autograd.Function):
     """Tells when a backward pass comes by."""
 
@@ -262,7 +194,7 @@ def test_bfloat16_autocast_keeps_the_promise() -> None:
         for i in range(4):
             one = engine.clipped_sum(loss, {key: value[i : i + 1] for key, value in data.items()}, 0.5)
             assert float(one.flat().double().norm()) <= 0.5
-    assert all(total.dtype == torch.float32 for total in rough.sums.values())
+    assert all(total.dtype == torch.float64 for total in rough.sums.values()) and rough.dtype == torch.float32
     assert float((rough.flat() - exact.flat()).norm() / exact.flat().norm()) < 0.05
 
 

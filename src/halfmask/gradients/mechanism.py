@@ -124,7 +124,7 @@ class Mechanism:
             signal, kind = clipped.coordinates, subspace.lifted_dtype
         else:
             total = clipped.flat()
-            signal, kind = (total if subspace is None else subspace.coordinates(total)), total.dtype
+            signal, kind = (total if subspace is None else subspace.coordinates(total)), clipped.dtype or total.dtype
         mean = torch.empty(len(signal), dtype=kind, device=signal.device)
         # Some at a time: in double precision, all of a large network's noise at once would be the largest thing in memory.
         for place, part in zip(mean.split(_AT_ONCE), signal.split(_AT_ONCE), strict=True):

@@ -15,6 +15,10 @@ import torch
 from torch import Tensor
 
 _BLOCK = 1024
+# Numbers to hold in double precision at once: few enough to stay in the processor's cache.
+_WIDE_AT_ONCE = 1 << 18
+# With fewer tokens than this, one product of all units in double precision is cheaper than a product for each unit.
+_FEW_TOKENS = 32
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,11 @@ class Term(ABC):
 
     @abstractmethod
     def weighted_sum(self, factors: Tensor, keep: Tensor | None = None) -> Tensor:
-        """Σ_i factors_i · g_i over the records to keep (all if None)."""
+        """Σ_i factors_i · g_i over the records to keep (all if None), in double precision.
+
+        What a record adds may be rounded by itself, in the working precision, but never together with others: rounding of the sum
+        changes for all of them when one leaves, and what all of them do counts against the one.
+        """
 
     @abstractmethod
     def direct(self) -> Direct:
@@ -115,8 +123,10 @@ class Direct(Term):
         return squares
 
     def weighted_sum(self, factors: Tensor, keep: Tensor | None = None) -> Tensor:  # noqa: D102
-        flat = self.gradients.flatten(1)
-        return (factors.to(flat.dtype) @ kept(flat, keep)).view(self.gradients.shape[1:])
+        flat, wide = self.gradients.flatten(1), factors.double()
+        columns = flat.split(max(_BLOCK, _WIDE_AT_ONCE // max(1, len(flat))), 1)
+        parts = [wide @ kept(some, keep).double() for some in columns]
+        return torch.cat(parts).view(self.gradients.shape[1:])
 
     def direct(self) -> Direct:  # noqa: D102
         return self
@@ -140,9 +150,8 @@ class Outer(Term):
         return ghost_norms(self.a, self.b) if self.ghost else self.direct().squared_norms()
 
     def weighted_sum(self, factors: Tensor, keep: Tensor | None = None) -> Tensor:
-        """As one matrix product over all tokens of all records."""
-        a, b = kept(self.a, keep), kept(self.b, keep) * factors.to(self.b.dtype)[:, None, None]
-        return (b.flatten(0, 1).T @ a.flatten(0, 1)).view(self.shape)
+        """From the factors: each record's product in the working precision, or one in double of all tokens of all records."""
+        return outer_sum(kept(self.a, keep), kept(self.b, keep), factors).view(self.shape)
 
     def direct(self) -> Direct:  # noqa: D102
         product = self.b.transpose(1, 2) @ self.a
@@ -166,6 +175,17 @@ class Outer(Term):
 
     def settled(self) -> Term:  # noqa: D102
         return self if self.ghost else self.direct().settled()
+
+
+def outer_sum(a: Tensor, b: Tensor, factors: Tensor) -> Tensor:
+    """Σ_i factors_i Σ_t b_it a_itᵀ in double precision, no record rounded together with another."""
+    if a.shape[1] < _FEW_TOKENS or a.dtype == torch.float64:
+        return (b.double() * factors.double()[:, None, None]).flatten(0, 1).T @ a.double().flatten(0, 1)
+    total = a.new_zeros(b.shape[2], a.shape[2], dtype=torch.float64)
+    product, wide = a.new_empty(total.shape), torch.empty_like(total)
+    for one_a, one_b in zip(a, b * factors.to(b.dtype)[:, None, None], strict=True):
+        total += wide.copy_(torch.mm(one_b.T, one_a, out=product))
+    return total
 
 
 def factors_win(tokens: int, inputs: int, outputs: int) -> bool:

@@ -1,8 +1,8 @@
 """Convolutions in one, two or three dimensions, with any groups, stride, dilation and padding.
 
-A 1×1 convolution is a linear map over pixels. Any other with few output pixels is a linear map over unfolded patches for the norm, and an
-ordinary weight gradient for the sum. With many pixels the weights are fewer: the gradient of each record is formed, as the weight gradient
-of one convolution in which every record is a group of its own.
+A 1×1 convolution is a linear map over pixels. Any other with few output pixels is a linear map over unfolded patches. With many pixels the
+weights are fewer: the gradient of each record is formed, as the weight gradient of one convolution in which every record is a group of its
+own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from halfmask.gradients.rules import rule
-from halfmask.gradients.terms import Direct, Grouping, Outer, Term, factors_win, ghost_norms, kept
+from halfmask.gradients.terms import Direct, Grouping, Outer, Term, factors_win, ghost_norms, kept, outer_sum
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
@@ -69,11 +69,11 @@ class Convolved(Term):
         return ghost_norms(_patches(self.inputs, self.module, self.padding), self.gradient.flatten(2).transpose(1, 2))
 
     def weighted_sum(self, factors: Tensor, keep: Tensor | None = None) -> Tensor:
-        """The ordinary weight gradient, of records weighed by their factors."""
-        weights = factors.to(self.gradient.dtype).view(-1, *[1] * (self.gradient.dim() - 1))
-        return _weight_gradient(
-            self.module, kept(self.inputs, keep), kept(self.gradient, keep) * weights, self.module.weight, self.padding, self.module.groups
-        )
+        """From unfolded patches: the ordinary weight gradient would round all records together."""
+        if not self.ghost:
+            return self.direct().weighted_sum(factors, keep)
+        patches = _patches(kept(self.inputs, keep), self.module, self.padding)
+        return outer_sum(patches, kept(self.gradient, keep).flatten(2).transpose(1, 2), factors).view_as(self.module.weight)
 
     def direct(self) -> Direct:
         """All gradients at once: with many pixels, by one convolution in which each record has its own groups."""

@@ -45,7 +45,7 @@ class Rows(Term):
         return with_rounding(exact, wide.norm(dim=2).sum(1), self.indices.shape[1], self.gradient.dtype)
 
     def weighted_sum(self, factors: Tensor, keep: Tensor | None = None) -> Tensor:  # noqa: D102
-        weighed = kept(self.gradient, keep) * factors.to(self.gradient.dtype)[:, None, None]
+        weighed = kept(self.gradient, keep).double() * factors.double()[:, None, None]
         return weighed.new_zeros(self.shape).index_add_(0, self.indices.flatten(), weighed.flatten(0, 1))
 
     def direct(self) -> Direct:  # noqa: D102

@@ -1,0 +1,61 @@
+"""Is a record's loss its own? Where people are coupled, by a layer or by the loss, no clip bounds one of them."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from halfmask.errors import HalfmaskError
+from halfmask.gradients.pieces import Batch, LossFn, count_records, losses_of
+
+
+def mixes_records(model: nn.Module) -> list[str]:
+    """Names of layers whose output for one record depends on others in the batch; none in a model fit for private training."""
+    return [name for name, module in model.named_modules() if _mixes(module)]
+
+
+def _mixes(module: nn.Module) -> bool:
+    if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        # Without running statistics it takes those of the batch even when not training.
+        return module.training or module.running_mean is None
+    if isinstance(module, nn.modules.instancenorm._InstanceNorm):
+        # Its statistics are each record's own, but it would keep an average of them, without noise, among the weights.
+        return module.training and module.track_running_stats
+    return bool(getattr(module, "sees_batches", False))
+
+
+def refuse_mixing(model: nn.Module) -> None:
+    """Refuse a model with such a layer, by name."""
+    mixing = mixes_records(model)
+    if mixing:
+        raise HalfmaskError(
+            f"the layer '{mixing[0]}' normalises by statistics of the batch, which mixes people: freeze it to public statistics "
+            "(PublicBatchNorm2d) or use GroupNorm"
+        )
+
+
+def check_records_apart(model: nn.Module, loss_fn: LossFn, batch: Batch, tolerance: float = 1e-4) -> None:
+    """Refuse a loss of one record that changes with the others in its batch: clipping could not bound it.
+
+    Run it on public or random records only.
+    """
+    count = count_records(batch)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    together = losses_of(loss_fn, model, batch)
+    for i in range(count):
+        alone = loss_fn(model, {key: value[i : i + 1] for key, value in batch.items()}).sum()
+        moved = abs(float((together[i] - alone).detach())) / max(1.0, abs(float(alone.detach())))
+        # Losses of an untrained network are nearly equal, so that a mean over the batch looks like each of them: its gradient does not.
+        if parameters and together.requires_grad:
+            with_others = torch.autograd.grad(together[i], parameters, retain_graph=True, materialize_grads=True)
+            by_itself = torch.autograd.grad(alone, parameters, materialize_grads=True)
+            length = math.sqrt(sum(float(g.double().square().sum()) for g in by_itself))
+            apart = math.sqrt(sum(float((a - b).double().square().sum()) for a, b in zip(with_others, by_itself, strict=True)))
+            moved = max(moved, 0.1 * apart / max(length, 1e-12)) if apart == apart else math.nan
+        if not moved <= tolerance:  # so that NaN, which compares false with everything, does not pass for agreement
+            raise HalfmaskError(
+                f"the loss of a record changes by {moved:.3g} with the other records in its batch: people are coupled and no clip bounds "
+                "one of them. Make every term of the loss, and every layer, depend on its own record alone"
+            )

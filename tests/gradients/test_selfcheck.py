@@ -1,0 +1,88 @@
+"""The engine doubts itself: a model that its rules are wrong about is noticed on the first batch that shows it."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from halfmask.gradients.check import check_model
+from halfmask.gradients.engine import ClippingEngine
+
+Batch = dict[str, Tensor]
+
+
+def loss(model: nn.Module, batch: Batch) -> Tensor:
+    return (model(batch["x"]) * batch["w"]).flatten(1).sum(1)
+
+
+def batch_for(model: nn.Module, *shape: int, records: int = 4, dtype: torch.dtype = torch.float64) -> Batch:
+    torch.manual_seed(1)
+    x = torch.randn(records, *shape, dtype=dtype)
+    with torch.no_grad():
+        return {"x": x, "w": torch.randn_like(model(x))}
+
+
+class Careless(nn.Module):
+    """Positions used as if they had one row: right for training, but it gives everybody's gradient to the copy of the first record."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.randn(1, 1, 6))
+        self.positions = nn.Parameter(torch.randn(1, 4, 6))
+        self.linear = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.cat([self.token.expand(len(x), -1, -1), x], 1)
+        return self.linear(torch.tanh(x + self.positions[0]))
+
+
+def test_a_parameter_used_as_if_it_had_one_row_is_noticed() -> None:
+    """Otherwise the first person's gradient would carry everybody's."""
+    model = Careless().double()
+    with pytest.warns(UserWarning, match="do not add up"):
+        found = check_model(model, loss, batch_for(model, 3, 6))
+    assert found.agrees and found.path == "slow"
+
+
+def test_a_parameter_without_a_gradient_at_first_is_looked_at_again() -> None:
+    """With a head of zeros nothing below it has a gradient in the first step, and a check then would pass anything."""
+    model = Careless().double()
+    nn.init.zeros_(model.linear.weight)
+    engine = ClippingEngine(model)
+    data = batch_for(model, 3, 6)
+    engine.clipped_sum(loss, data, 1.0)
+    assert engine.path == "fast"
+    nn.init.normal_(model.linear.weight)
+    with pytest.warns(UserWarning, match="do not add up"):
+        engine.clipped_sum(loss, data, 1.0)
+    assert engine.path == "slow"
+
+
+class Behind(nn.Module):
+    """Uses a layer's weight behind the layer's back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(torch.tanh(x @ self.linear.weight))
+
+
+def test_a_weight_used_behind_its_layers_back_is_noticed() -> None:
+    model = Behind().double()
+    with pytest.warns(UserWarning, match="do not add up"):
+        found = check_model(model, loss, batch_for(model, 3))
+    assert found.agrees and found.path == "slow"
+
+
+def test_dropout_does_not_look_like_a_fault() -> None:
+    model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 2)).double()
+    engine = ClippingEngine(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        engine.clipped_sum(loss, batch_for(model, 6), 1.0)
+    assert engine.path == "fast"
