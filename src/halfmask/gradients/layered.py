@@ -178,7 +178,7 @@ class LayeredSubspace:
 
     def diagnostics(self) -> dict[str, float | list[float]]:
         """Public terms: how many coordinates, and the share of a public gradient's energy in them."""
-        return {"subspace_dim": self.dimension, "captured_energy": float(self.energies.sum()), "parameters": len(self.sides)}
+        return {"subspace_dim": self.dimension, "captured_energy": float(self.energies.sum()), "subspace_parameters": len(self.sides)}
 
     def _parts(self, vector: Tensor) -> Iterator[tuple[str, Tensor]]:
         return zip(self.shapes, vector.split([shape.numel() for shape in self.shapes.values()]), strict=True)

@@ -84,6 +84,8 @@ class PublicConfig:
 
     Attributes:
         batch: its size; 0 for the private batch's.
+        steps: so many public steps for each step of the run, one after the other, each on a batch of its own. Private steps had better be
+            few, on large batches; public ones cost nothing. The noised half goes with the first.
         weight: λ, its weight in the update.
         raw_share: the share of its records that are raw images of public people (where the dataset has any); the rest are views of
             the private set. Views alone, as published, teach a model to see views.
@@ -92,6 +94,7 @@ class PublicConfig:
     """
 
     batch: int = 0
+    steps: int = 1
     weight: float = 1.0
     raw_share: float = 0.5
     shared_batch: bool = False
@@ -249,6 +252,7 @@ class RunConfig:
 
     def _check_numbers(self, projected: bool) -> None:
         at_least_one = {"batch": self.batch, "chunk": self.chunk, "records_per_unit": self.records_per_unit}
+        at_least_one |= {"public.steps": self.public.steps}
         at_least_one |= {"model.bins_per_pixel": self.model.bins_per_pixel}
         if projected:
             at_least_one |= {"subspace.samples + subspace.views": self.subspace.samples + self.subspace.views}

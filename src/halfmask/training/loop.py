@@ -131,11 +131,18 @@ class Trainer:
         elif method.private == "exact":
             update += self.engine.mean_gradient(pose_loss, self.showing.show(setup.private, self.shuffler.draw().numpy(), "image")[0])[0]
         if method.view:
-            public = self._public_records(records)
-            if public is not None:
-                gradient, self.public_loss = self.engine.mean_gradient(pose_loss, public)
-                update += setup.config.public.weight * gradient
+            update += self._public_gradient(records)
         self._apply(update, move)
+        for _ in range(1, setup.config.public.steps if method.view else 1):
+            self._apply(self._public_gradient(records))
+
+    def _public_gradient(self, private_batch: np.ndarray) -> Tensor:
+        """λ times the exact mean gradient of a public batch."""
+        public = self._public_records(private_batch)
+        if public is None:
+            return torch.zeros(self.engine.size, device=self.setup.device)
+        gradient, self.public_loss = self.engine.mean_gradient(pose_loss, public)
+        return self.setup.config.public.weight * gradient
 
     def _apply(self, update: Tensor, move: Tensor | None = None) -> None:
         self.optimiser.apply(self.step, self.engine.unflatten(update), None if move is None else self.engine.unflatten(move))

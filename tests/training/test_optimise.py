@@ -1,0 +1,170 @@
+"""Optimisers, above all in the coordinates of a subspace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from halfmask.errors import HalfmaskError
+from halfmask.gradients.subspace import Subspace, best_dimension
+from halfmask.training.config import RunConfig, build_config
+from halfmask.training.loop import Trainer
+from halfmask.training.optimise import CoordinateOptimiser, Optimiser, OptimiserConfig
+from halfmask.training.outputs import RunFolder
+from halfmask.training.progress import Progress
+from halfmask.training.setup import prepare
+
+Build = Callable[..., RunConfig]
+
+
+def trainer_for(config: RunConfig, folder: Path) -> Trainer:
+    return Trainer(prepare(config, Progress()), RunFolder.create(folder, config), Progress())
+
+
+def test_the_rate_rises_then_falls() -> None:
+    optimiser = Optimiser(OptimiserConfig(), {"w": nn.Parameter(torch.zeros(1))}, steps=100)
+    shares = [optimiser.share(step) for step in range(100)]
+    assert shares[0] == pytest.approx(0.1, rel=0.01) and max(shares) > 0.9 and shares[-1] < 0.01
+    assert shares.index(max(shares)) < 15
+
+
+def test_a_move_goes_past_the_optimiser() -> None:
+    weight = nn.Parameter(torch.zeros(2))
+    optimiser = Optimiser(OptimiserConfig("adamw", learning_rate=0.1, schedule="constant"), {"w": weight}, steps=1)
+    optimiser.apply(0, {"w": torch.tensor([5.0, 0.0])}, {"w": torch.tensor([0.0, 3.0])})
+    assert weight.tolist() == pytest.approx([-0.1, -3.0], rel=1e-5), "Adam takes steps of its rate; the move is what it is"
+
+
+def test_momentum_in_coordinates_is_momentum() -> None:
+    mine = CoordinateOptimiser("sgd", momentum=0.5)
+    assert mine.direction(torch.tensor([1.0, 0.0]), 0.1).tolist() == [1, 0]
+    assert mine.direction(torch.tensor([1.0, 2.0]), 0.1).tolist() == [1.5, 2]
+
+
+def test_adam_is_told_of_the_noise() -> None:
+    """A coordinate of signal and one of noise alone: without the correction both take steps of one size."""
+    generator = torch.Generator().manual_seed(0)
+    adam = CoordinateOptimiser("adam")
+    steps = []
+    for _ in range(200):
+        steps.append(adam.direction(torch.tensor([0.5, 0.0]) + 0.2 * torch.randn(2, generator=generator), 0.2))
+    settled = torch.stack(steps[50:])
+    assert 0.8 < float(settled[:, 0].mean()) < 1.3
+    assert float(settled[:, 1].abs().mean()) < 0.35
+    assert adam.square is not None
+    unbiased = adam.square[0] / (1 - 0.95**200) - 0.2**2
+    assert float(unbiased) == pytest.approx(0.25, rel=0.3)
+
+
+def test_the_state_follows_the_basis() -> None:
+    rows = torch.linalg.qr(torch.randn(6, 4, generator=torch.Generator().manual_seed(1)))[0].T.contiguous()
+    old, new = Subspace(rows, torch.ones(4)), Subspace(rows.flip(0), torch.ones(4))
+    adam = CoordinateOptimiser("adam")
+    adam.rebase(old)
+    adam.direction(torch.tensor([1.0, 2.0, 3.0, 4.0]), 0.0)
+    assert adam.mean is not None and adam.square is not None
+    mean, square = adam.mean.clone(), adam.square.clone()
+    adam.rebase(new)
+    assert torch.allclose(adam.mean, mean.flip(0), atol=1e-6) and torch.allclose(adam.square, square.flip(0), atol=1e-6)
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+@pytest.mark.parametrize("kind", ["gradients", "layers"])
+def test_the_noised_half_stays_in_its_subspace(tiny_config: Build, tmp_path: Path, optimiser: str, kind: str) -> None:
+    """Adam on the lifted gradient would not."""
+    settings = (f"private.optimiser={optimiser}", f"subspace.kind={kind}", "optimiser.schedule=constant", "optimiser.momentum=0")
+    trainer = trainer_for(tiny_config(*settings, method="projected"), tmp_path / "run")
+    trainer._refresh()
+    before = torch.cat([p.detach().flatten().clone() for p in trainer.engine.parameters.values()])
+    trainer.step = 5
+    trainer._take_step()
+    moved = torch.cat([p.detach().flatten() for p in trainer.engine.parameters.values()]) - before
+    assert trainer.subspace is not None and moved.norm() > 0
+    inside = trainer.subspace.lift(trainer.subspace.coordinates(moved))
+    assert torch.allclose(inside, moved, atol=1e-3 * float(moved.abs().max()))
+
+
+def test_the_step_of_a_coordinate_does_not_depend_on_the_units_of_c(tiny_config: Build, tmp_path: Path) -> None:
+    """Everyone is clipped at both, so a smaller C changes nothing but the scale, and `sgd` takes that out."""
+    moves = []
+    for clip_norm in (1e-4, 1e-6):
+        config = tiny_config("private.optimiser=sgd", "subspace.project_first=true", method="projected", clip_norm=clip_norm)
+        trainer = trainer_for(config, tmp_path / f"run{clip_norm}")
+        trainer._refresh()
+        seen: list[torch.Tensor] = []
+        trainer._apply = lambda update, move=None, seen=seen: seen.append(move)  # type: ignore[method-assign, misc]
+        trainer._take_step()
+        moves.append(seen[0])
+    assert torch.allclose(moves[0], moves[1], rtol=1e-3, atol=1e-6)
+
+
+def test_the_dimension_is_where_signal_outweighs_noise() -> None:
+    """Ten coordinates of signal, ninety of nothing: however few the people, noise is not mistaken for signal."""
+    generator = torch.Generator().manual_seed(0)
+    people = 0.05 * torch.randn(50, 100, generator=generator)
+    people[:, :10] += 0.3
+    assert 10 <= best_dimension(people, 0.01) <= 14
+    assert best_dimension(people, 1.0) == 1, "with noise beyond all signal the fewest are kept"
+    with pytest.raises(HalfmaskError, match="at least 2 held-out"):
+        best_dimension(people[:1], 0.1)
+
+
+@pytest.mark.parametrize("kind", ["gradients", "layers"])
+def test_a_run_chooses_its_dimension_on_watched_people(tiny_config: Build, tmp_path: Path, kind: str) -> None:
+    settings = (f"subspace.kind={kind}", "subspace.dim=0", "subspace.most=30", "subspace.views=10", "subspace.project_first=true")
+    trainer = trainer_for(tiny_config(*settings, method="feature-projective"), tmp_path / "run")
+    assert trainer.setup.watched is not None
+    trainer._refresh()
+    assert trainer.subspace is not None and 1 <= trainer.subspace.dimension <= 30
+    before = trainer.subspace.dimension
+    trainer.mechanism = type(trainer.mechanism)(1e9, 1.0, 8.0, trainer.mechanism.noise)
+    trainer._refresh()
+    assert trainer.subspace.dimension == 1 <= before
+
+
+def test_the_subspace_does_not_look_at_private_images(tiny_config: Build, tmp_path: Path) -> None:
+    """Views and labels of private people are public; their images are not."""
+    found = []
+    for number in range(2):
+        trainer = trainer_for(
+            tiny_config("subspace.views=12", "subspace.samples=0", "subspace.kind=layers", method="feature-projective"),
+            tmp_path / f"run{number}",
+        )
+        if number:
+            trainer.setup.private.features["image"] = trainer.setup.private.features["image"] * 0 + 1
+        trainer._refresh()
+        assert trainer.subspace is not None
+        found.append(trainer.subspace.lift(torch.ones(trainer.subspace.dimension)))
+    assert torch.equal(*found)
+
+
+def test_public_steps_are_taken_besides(tiny_config: Build, tmp_path: Path) -> None:
+    trainer = trainer_for(tiny_config("public.steps=3", method="feature"), tmp_path / "run")
+    moves: list[torch.Tensor] = []
+    trainer._apply = lambda update, move=None: moves.append(update)  # type: ignore[method-assign, misc]
+    released: list[int] = []
+    real = trainer.mechanism.release
+    object.__setattr__(trainer.mechanism, "release", lambda *a: released.append(1) or real(*a))
+    trainer._take_step()
+    assert len(moves) == 3 and len(released) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (("private.optimiser=adam", "method=dpsgd"), "has none"),
+        (("subspace.views=5", "method=projected"), "has none"),
+        (("subspace.views=5", "private.residual=true", "method=feature-projective"), "needs raw people"),
+        (("subspace.kind=leaves",), "subspace kind"),
+        (("private.optimiser=lion",), "optimiser of the private half"),
+        (("public.steps=0",), "public.steps"),
+        (("subspace.samples=0", "method=projected"), "subspace.samples"),
+    ],
+)
+def test_what_does_not_fit_is_refused(settings: tuple[str, ...], message: str) -> None:
+    with pytest.raises(HalfmaskError, match=message):
+        build_config({}, {}, list(settings))

@@ -1,0 +1,123 @@
+"""Showing records changed: the same change for an image and its view, and a person's gradient a function of that person alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from halfmask.data.augment import AugmentConfig
+from halfmask.data.records import PoseRecords
+from halfmask.errors import HalfmaskError
+from halfmask.models.simcc import PoseModel
+from halfmask.tasks.pose import pose_loss
+from halfmask.training.config import RunConfig, build_config
+from halfmask.training.loop import Trainer
+from halfmask.training.outputs import RunFolder
+from halfmask.training.progress import Progress
+from halfmask.training.setup import prepare
+from halfmask.training.showing import Showing, ShowingConfig
+from halfmask.training.strategy import with_lower_features
+
+Build = Callable[..., RunConfig]
+PLAIN = AugmentConfig(colour=False)
+
+
+def with_views(records: PoseRecords) -> PoseRecords:
+    return replace(records, views=255 - records.images)
+
+
+def test_nothing_is_changed_unless_asked(tiny_records: PoseRecords) -> None:
+    shown = Showing(ShowingConfig(), 0).show(tiny_records, np.array([3, 1]), "image")[0]
+    assert torch.equal(shown["image"], torch.from_numpy(tiny_records.images[[3, 1]]))
+
+
+def test_an_image_and_its_view_are_changed_alike(tiny_records: PoseRecords) -> None:
+    """The views here are negatives, so a change that differs would show."""
+    image, view = Showing(ShowingConfig(times=1, change=replace(PLAIN, shift=0, scale=0, rotation=0)), 0).show(
+        with_views(tiny_records), np.arange(8), "image", "view"
+    )
+    assert torch.allclose(image["image"] + view["image"], torch.full_like(image["image"], 255.0), atol=1e-3)
+    assert torch.equal(image["joints"], view["joints"])
+
+
+def test_the_view_shown_is_the_stored_one_changed(tiny_records: PoseRecords) -> None:
+    """ψ was computed once, of the crop as it is. A view made of a changed crop would be a new measurement each time."""
+    constant = replace(tiny_records, views=np.full_like(tiny_records.images, 7))
+    shown = Showing(ShowingConfig(times=1, change=replace(PLAIN, rotation=0, scale=0, shift=0)), 0).show(constant, np.arange(6), "view")[0]
+    assert torch.allclose(shown["image"], torch.full_like(shown["image"], 7.0))
+
+
+def test_each_record_is_shown_so_many_times_one_beside_the_other(tiny_records: PoseRecords) -> None:
+    shown = Showing(ShowingConfig(times=3), 0).show(tiny_records, np.array([5, 2]), "image", times=3)[0]
+    assert len(shown["image"]) == 6
+    assert not torch.equal(shown["image"][0], shown["image"][1])
+    likeness = [float((shown["image"][i].mean() - tiny_records.images[j].mean())) for i, j in ((0, 5), (3, 2))]
+    assert all(abs(value) < 120 for value in likeness)
+
+
+def test_cached_copies_are_what_the_network_makes_of_changed_crops(fresh_home: Path, tiny_records: PoseRecords) -> None:
+    torch.manual_seed(0)
+    model = PoseModel("nano", input_size=tiny_records.images.shape[2:]).eval()
+    known = with_lower_features(with_views(tiny_records), model, copies=2, change=PLAIN)
+    assert len(known.copies) == 2
+    assert not np.allclose(known.copies[0].joints, known.joints)
+    again = with_lower_features(with_views(tiny_records), model, copies=2, change=PLAIN)
+    assert np.array_equal(known.copies[1].features["view"], again.copies[1].features["view"])
+    # All showings of a record: itself and both copies, each once, each with its own joints.
+    shown = Showing(ShowingConfig(times=3, copies=2), 0).show(known, np.array([4, 7]), "image", times=3)[0]
+    for person, record in enumerate((4, 7)):
+        found = {round(float(j[0, 0]), 3) for j in shown["joints"][3 * person : 3 * person + 3]}
+        assert found == {round(float(kind.joints[record, 0, 0]), 3) for kind in (known, *known.copies)}
+    for place in range(6):
+        kind = next(k for k in (known, *known.copies) if np.allclose(k.joints[(4, 7)[place // 3]], shown["joints"][place].numpy()))
+        assert torch.equal(shown["features"][place], torch.from_numpy(np.array(kind.features["image"][(4, 7)[place // 3]])).float())
+
+
+def test_copies_do_not_depend_on_other_records_or_on_the_runs_seed(fresh_home: Path, tiny_records: PoseRecords) -> None:
+    torch.manual_seed(0)
+    model = PoseModel("nano", input_size=tiny_records.images.shape[2:]).eval()
+    everyone = with_lower_features(tiny_records, model, copies=1, change=PLAIN)
+    darker = tiny_records.images.copy()
+    darker[3] = 0
+    others = with_lower_features(replace(tiny_records, images=darker, key="darker"), model, copies=1, change=PLAIN)
+    same = np.delete(np.arange(len(tiny_records)), 3)
+    assert np.array_equal(everyone.copies[0].joints, others.copies[0].joints)
+    assert np.allclose(everyone.copies[0].features["image"][same], others.copies[0].features["image"][same], atol=2e-3)
+
+
+@pytest.mark.parametrize("method", ["dpsgd", "feature-projective"])
+def test_showing_a_person_often_does_not_raise_their_share(tiny_config: Build, tmp_path: Path, method: str) -> None:
+    config = tiny_config("augment.times=3", "augment.copies=2", method=method, clip_norm=1e-4)
+    setup = prepare(config, Progress())
+    trainer = Trainer(setup, RunFolder.create(tmp_path / "run", config), Progress())
+    batch, units = trainer._shown(setup.private, np.array([4]), torch.tensor([4]), torch.ones(1))
+    assert len(batch["joints"]) == 3 and units.tolist() == [4, 4, 4]
+    clipped = trainer.engine.clipped_sum(pose_loss, batch, 1e-4, units)
+    assert len(clipped.norms) == 1 and clipped.clipped_fraction == 1
+    assert 0.99e-4 < float(clipped.flat().norm()) <= 1e-4
+    trainer.train()
+
+
+def test_a_run_with_showings_resumes(tiny_config: Build) -> None:
+    showing = Showing(ShowingConfig(times=1), 3)
+    state = showing.state()
+    first = torch.rand(4, generator=showing.generator)
+    showing.restore(state)
+    assert torch.equal(first, torch.rand(4, generator=showing.generator))
+
+
+@pytest.mark.parametrize("setting", ["augment.times=-1", "augment.copies=0", "augment.copies=17"])
+def test_impossible_showings_are_refused(setting: str) -> None:
+    with pytest.raises(HalfmaskError, match=setting.partition("=")[0]):
+        build_config({}, {}, [setting])
+
+
+def test_more_showings_than_copies_are_refused_for_the_top() -> None:
+    with pytest.raises(HalfmaskError, match="raise augment.copies"):
+        build_config({"strategy": "top"}, {}, ["augment.times=6"])
+    build_config({"strategy": "finetune"}, {}, ["augment.times=6"])
