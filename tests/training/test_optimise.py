@@ -18,6 +18,7 @@ from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
 from halfmask.training.setup import prepare
 
+pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread", "fresh_home")
 Build = Callable[..., RunConfig]
 
 

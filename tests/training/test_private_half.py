@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import ClippedCoordinates, ClippedSum
-from halfmask.tasks.pose import pose_loss
+from halfmask.tasks.pose import best_sharpness, pose_loss
 from halfmask.training.config import PrivateConfig, RunConfig, build_config
 from halfmask.training.loop import Trainer, run_training
 from halfmask.training.outputs import RunFolder
@@ -169,3 +169,49 @@ def test_the_average_of_the_weights_is_released(tiny_config: Build, tmp_path: Pa
 def test_settings_out_of_range_are_refused(setting: str) -> None:
     with pytest.raises(HalfmaskError, match=setting.partition("=")[0]):
         build_config({}, {}, [setting])
+
+
+def test_a_model_too_sure_of_itself_is_found_out(tiny_config: Build, tmp_path: Path) -> None:
+    trainer = trainer_for(with_private(tiny_config(method="dpsgd"), calibrate=True), tmp_path / "run")
+    model, watched = trainer.setup.model, trainer.setup.watched
+    assert watched is not None
+    batch = watched.batch(np.arange(len(watched)))
+    before = best_sharpness(model, batch)
+    with torch.no_grad():
+        for layer in (model.head.x_bins, model.head.y_bins):
+            layer.weight *= 4
+            layer.bias *= 4
+    assert best_sharpness(model, batch) == pytest.approx(before / 4, rel=0.01) or before == 0.125
+    trainer._calibrate()
+    assert trainer.sharpness == best_sharpness(model, batch)
+
+
+def test_sharpness_scales_the_logits_of_the_loss(tiny_config: Build, tmp_path: Path) -> None:
+    trainer = trainer_for(with_private(tiny_config(method="dpsgd"), calibrate=True), tmp_path / "run")
+    trainer.sharpness = 0.5
+    batch, _ = trainer._shown(trainer.setup.private, np.arange(4), torch.arange(4), torch.ones(4))
+    softer = pose_loss(trainer.setup.model, batch)
+    head = trainer.setup.model.head
+    with torch.no_grad():
+        for layer in (head.x_bins, head.y_bins):
+            layer.weight *= 0.5
+            layer.bias *= 0.5
+    plain = pose_loss(trainer.setup.model, {name: tensor for name, tensor in batch.items() if name != "sharpness"})
+    assert torch.allclose(softer, plain, rtol=1e-4)
+
+
+def test_calibration_looks_at_watched_people_alone(tiny_config: Build, tmp_path: Path) -> None:
+    found = []
+    for number in range(2):
+        trainer = trainer_for(with_private(tiny_config(method="feature-projective"), calibrate=True), tmp_path / f"run{number}")
+        if number:
+            trainer.setup.private.features["image"] = trainer.setup.private.features["image"] * 0 + 1
+        trainer._calibrate()
+        found.append(trainer.sharpness)
+    assert found[0] == found[1]
+
+
+def test_calibration_without_public_people_is_refused(tiny_config: Build) -> None:
+    config = with_private(tiny_config("data.public=0", method="dpsgd"), calibrate=True)
+    with pytest.raises(HalfmaskError, match="whom nothing is trained on"):
+        prepare(config, Progress())

@@ -23,6 +23,7 @@ from halfmask.training.setup import prepare
 from halfmask.training.showing import Showing, ShowingConfig
 from halfmask.training.strategy import with_lower_features
 
+pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread", "fresh_home")
 Build = Callable[..., RunConfig]
 PLAIN = AugmentConfig(colour=False)
 
@@ -56,7 +57,7 @@ def test_each_record_is_shown_so_many_times_one_beside_the_other(tiny_records: P
     shown = Showing(ShowingConfig(times=3), 0).show(tiny_records, np.array([5, 2]), "image", times=3)[0]
     assert len(shown["image"]) == 6
     assert not torch.equal(shown["image"][0], shown["image"][1])
-    likeness = [float((shown["image"][i].mean() - tiny_records.images[j].mean())) for i, j in ((0, 5), (3, 2))]
+    likeness = [float(shown["image"][i].mean() - tiny_records.images[j].mean()) for i, j in ((0, 5), (3, 2))]
     assert all(abs(value) < 120 for value in likeness)
 
 
@@ -118,6 +119,6 @@ def test_impossible_showings_are_refused(setting: str) -> None:
 
 
 def test_more_showings_than_copies_are_refused_for_the_top() -> None:
-    with pytest.raises(HalfmaskError, match="raise augment.copies"):
+    with pytest.raises(HalfmaskError, match=r"raise augment\.copies"):
         build_config({"strategy": "top"}, {}, ["augment.times=6"])
     build_config({"strategy": "finetune"}, {}, ["augment.times=6"])

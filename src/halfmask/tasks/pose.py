@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -24,10 +25,14 @@ def pose_loss(model: nn.Module, batch: Batch) -> Tensor:
     """One loss per record: cross-entropy against smoothed bins on both axes, over labelled joints, by the constant number of joints.
 
     Dividing by a constant instead of by the number of labelled joints keeps the loss a plain sum over joints, and nothing here looks
-    at another record. `weight`, where present, makes a unit's gradient the mean over its records.
+    at another record. `weight`, where present, makes a unit's gradient the mean over its records. `sharpness` multiplies the logits:
+    see `best_sharpness`.
     """
     assert isinstance(model, PoseModel)
     x_logits, y_logits = model.upper(batch["features"]) if "features" in batch else model(batch["image"])
+    if "sharpness" in batch:
+        sharpness = batch["sharpness"][:, None, None]
+        x_logits, y_logits = x_logits * sharpness, y_logits * sharpness
     k = model.bins_per_pixel
     # Coordinates of unlabelled joints may be anything, even NaN, and NaN times nothing is NaN: they are never looked at.
     joints = torch.where(batch["labelled"][..., None], batch["joints"], torch.zeros_like(batch["joints"]))
@@ -38,6 +43,24 @@ def pose_loss(model: nn.Module, batch: Batch) -> Tensor:
     losses = torch.where(batch["labelled"], losses, torch.zeros_like(losses))
     loss = losses.sum(-1) / model.joints
     return loss * batch["weight"] if "weight" in batch else loss
+
+
+@torch.no_grad()
+def best_sharpness(model: PoseModel, batch: Batch) -> float:
+    """The factor on all logits at which the loss of these people, who must not have been trained on, is smallest.
+
+    A model fitted to few people is too sure of itself on others. The gradient of an ordinary loss then says first of all "be less sure",
+    for everyone alike, and the clip norm is spent on that, though it moves no joint. With its logits scaled by this factor the model is
+    as sure as it should be, and what is left of the gradient is about where the joints are.
+    """
+    smallest, best = math.inf, 1.0
+    for step in range(-12, 5):
+        sharpness = 2 ** (step / 4)
+        scaled = batch | {"sharpness": torch.full((len(batch["joints"]),), sharpness, device=batch["joints"].device)}
+        loss = float(pose_loss(model, scaled).mean())
+        if loss < smallest:
+            smallest, best = loss, sharpness
+    return best
 
 
 @torch.no_grad()

@@ -110,6 +110,8 @@ class PrivateConfig:
         follow: let the clip norm follow this quantile of the gradient norms of public people, measured at each refresh of the subspace
             (0.5 for their median). Gradients shrink as training goes on; a fixed C is soon too long or too short. 0 keeps C fixed.
         weight: multiplies the half after the noise was added: post-processing, to put both halves on one scale.
+        calibrate: take the private loss with its logits scaled so that the model is as sure as it should be on public people whom it
+            was not trained on, found anew in each step: see `halfmask.tasks.pose.best_sharpness`.
         optimiser: `shared` adds the half to the public one, and both go through the optimiser of the recipe. `sgd` and `adam` are
             for projected methods: momentum or Adam in the coordinates of the subspace, so that the noise stays in it, and the public
             half has the recipe's optimiser to itself.
@@ -120,6 +122,7 @@ class PrivateConfig:
     residual: bool = False
     follow: float = 0.0
     weight: float = 1.0
+    calibrate: bool = False
     optimiser: str = "shared"
     learning_rate: float = 0.1
     momentum: float = 0.9

@@ -26,7 +26,7 @@ from halfmask.privacy.fingerprints import fingerprint_images
 from halfmask.privacy.ledger import Spend
 from halfmask.privacy.noise import open_stream
 from halfmask.privacy.sampling import PoissonSampler, PublicSampler
-from halfmask.tasks.pose import evaluate, pose_loss
+from halfmask.tasks.pose import best_sharpness, evaluate, pose_loss
 from halfmask.training.config import RunConfig
 from halfmask.training.optimise import CoordinateOptimiser, Optimiser
 from halfmask.training.outputs import RunFolder, check_folder
@@ -68,6 +68,7 @@ class Trainer:
         self.basis_sampler = PublicSampler(len(setup.private), max(1, config.subspace.views), config.seed + 5)
         # Every clip norm of the run: one, unless it follows public people.
         self.clip_norms = [config.clip_norm]
+        self.sharpness = 1.0
         self._open_private_streams()
 
     def _open_private_streams(self) -> None:
@@ -119,6 +120,7 @@ class Trainer:
         move = None
         records = np.zeros(0, np.int64)
         if method.private == "noised":
+            self._calibrate()
             records, unit_index, weight = setup.units.records_of(self.poisson.draw())
             batch, unit_index = self._shown(setup.private, records, unit_index, weight)
             clipped = self._clipped(batch, unit_index)
@@ -171,9 +173,11 @@ class Trainer:
         repeats = max(1, times)
         unit_index, weight = unit_index.repeat_interleave(repeats), (weight / repeats).repeat_interleave(repeats).to(self.setup.device)
         batch = shown[0] | {"weight": weight}
+        if self.setup.config.private.calibrate:
+            batch["sharpness"] = torch.full_like(weight, self.sharpness)
         if not residual:
             return batch, unit_index
-        views = shown[1] | {"weight": -weight}
+        views = batch | shown[1] | {"weight": -weight}
         return {name: torch.cat([tensor, views[name]]) for name, tensor in batch.items()}, torch.cat([unit_index, unit_index])
 
     def _public_units(self, people: PoseRecords) -> tuple[Batch, Tensor]:
@@ -199,12 +203,14 @@ class Trainer:
         if self.public_batch > self.raw_count:
             parts += self.showing.show(setup.private, self.view_sampler.draw().numpy(), "view")
         if self.raw_count and self.raw_sampler is not None and setup.raw_public is not None:
-            parts += self.showing.show(setup.raw_public, self.raw_sampler.draw().numpy(), "image")
+            changed = 1 if setup.config.augment.public else None
+            parts += self.showing.show(setup.raw_public, self.raw_sampler.draw().numpy(), "image", times=changed)
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
     def _refresh(self) -> None:
         """Recompute the subspace from public records, and what the clip norm follows: public data only."""
         setup, config = self.setup, self.setup.config
+        self._calibrate()
         follows = config.private.follow > 0 and setup.method.private == "noised"
         if setup.method.projected:
             self.subspace = self._find_subspace()
@@ -218,13 +224,22 @@ class Trainer:
             self.in_subspace.rebase(self.subspace)
             self.folder.log("subspace", step=self.step, **self.subspace.diagnostics())
 
+    def _calibrate(self) -> None:
+        """How sure the private loss takes the model to be: from the watched, who are public, and weights already released."""
+        watched = self.setup.watched
+        if self.setup.config.private.calibrate and watched is not None:
+            self.sharpness = best_sharpness(self.setup.model, watched.batch(np.arange(len(watched)), "image", self.setup.device))
+
     def _find_subspace(self) -> Subspace | LayeredSubspace:
         """From S_pub, from views of private records (public too, and drawn independently of the private coins), or from both."""
         setup, wanted = self.setup, self.setup.config.subspace
         parts = [] if setup.basis is None or not wanted.samples else [self._public_units(setup.basis)]
         if wanted.views:
             some = self.basis_sampler.draw()
-            parts.append((setup.private.batch(some, "view", setup.device) | {"weight": torch.ones(len(some), device=setup.device)}, some))
+            views = setup.private.batch(some, "view", setup.device) | {"weight": torch.ones(len(some), device=setup.device)}
+            if setup.config.private.calibrate:
+                views["sharpness"] = torch.full_like(views["weight"], self.sharpness)
+            parts.append((views, some))
         records = {name: torch.cat([part[name] for part, _ in parts]) for name in parts[0][0]}
         # Numbered apart: people of different sets are different people.
         starts = np.cumsum([0] + [int(units.max()) + 1 for _, units in parts])

@@ -97,11 +97,12 @@ def _from_images(config: RunConfig, public: PoseRecords, steps: int) -> Callable
 def _from_features(config: RunConfig, public: PoseRecords, model: PoseModel, progress: Progress) -> Callable[[int], dict[str, Tensor]]:
     """Batches for training stage 4 and the head: below them everything, of fixed copies of each record, is computed once."""
     choose_parameters(model, "top")
-    public = with_view(public, make_view(config.view.name, config.view.options))
+    views = round(config.pretrain.view_share * config.batch)
+    if views:
+        public = with_view(public, make_view(config.view.name, config.view.options))
     telling = lambda done, total: progress.stage("features of public people", done, total)  # noqa: E731
     device = next(model.parameters()).device
     public = with_lower_features(public, model.eval(), device, telling, config.augment.copies, config.augment.change)
-    views = round(config.pretrain.view_share * config.batch)
     samplers = [PublicSampler(len(public), max(1, size), config.seed + 1) for size in (config.batch - views, views)]
     showing = Showing(config.augment, config.seed + 2)
 

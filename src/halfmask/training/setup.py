@@ -95,6 +95,11 @@ def prepare(config: RunConfig, progress: Progress, data: Datasets | None = None,
             "subspace.dim=0 chooses the dimension on public people who are not in the subspace, and none are left: add records with split "
             "'public', name some in data.splits.tuning, lower subspace.samples, or set subspace.dim"
         )
+    if config.private.calibrate and method.private == "noised" and watched is None:
+        raise HalfmaskError(
+            "private.calibrate needs public people whom nothing is trained on: add records with split 'public', or name some in "
+            "data.splits.tuning"
+        )
     if config.private.follow > 0 and method.private == "noised" and watched is None and basis is None:
         raise HalfmaskError(
             "private.follow needs public people whose gradients to measure: add records with split 'public', or set it to 0"
@@ -126,9 +131,8 @@ def prepare(config: RunConfig, progress: Progress, data: Datasets | None = None,
             return with_lower_features(records, model, device, telling, copies, config.augment.change, mirrored)
 
         private = cache(private, "private people") or private
-        basis, raw_public, watched = (
-            cache(part, name) for part, name in ((basis, "S_pub"), (raw_public, "public people"), (watched, "watched people"))
-        )
+        raw_public = cache(raw_public, "public people", config.augment.copies if config.augment.public else copies)
+        basis, watched = (cache(part, name) for part, name in ((basis, "S_pub"), (watched, "watched people")))
         data = replace(data, test=cache(data.test, "test people", copies=0, mirrored=True))
     steps = math.ceil(config.epochs * len(units) / config.batch)
     rate = min(1.0, config.batch / len(units))
@@ -262,9 +266,15 @@ def _divide_public(
         basis = public.take(everyone[:wanted])
     return (
         basis,
-        public.take(everyone[wanted + watched :]) if len(public) > wanted + watched else None,
+        _after(public, wanted + watched),
         public.take(everyone[wanted : wanted + watched]) if watched else data.tuning,
     )
+
+
+def _after(people: PoseRecords, start: int) -> PoseRecords | None:
+    if not start:
+        return people
+    return people.take(np.arange(start, len(people))) if len(people) > start else None
 
 
 def public_assumptions(setup: Setup) -> list[str]:
@@ -283,8 +293,9 @@ def public_assumptions(setup: Setup) -> list[str]:
     if setup.method.projected and setup.basis is not None:
         source = "taken out of the private set and not protected" if config.subspace.source == "private" else "public people"
         lines.append(f"S_pub: {len(setup.basis)} records with their labels, {source}")
-    if setup.watched is not None and ((setup.method.projected and not config.subspace.dim) or config.private.follow > 0):
-        lines.append(f"{len(setup.watched)} public people on whose gradients settings were chosen")
+    chosen_on_watched = (setup.method.projected and not config.subspace.dim) or config.private.follow > 0 or config.private.calibrate
+    if setup.watched is not None and setup.method.private == "noised" and chosen_on_watched:
+        lines.append(f"{len(setup.watched)} public people on whom settings were chosen along the way")
     if setup.method.view and setup.raw_public is not None and config.public.raw_share > 0:
         lines.append(f"{len(setup.raw_public)} raw images of public people with their labels")
     lines.append("the test set on which the metrics were measured")

@@ -28,10 +28,12 @@ class ShowingConfig:
             clipped: one person still adds at most C. Public records are shown once. 0 shows all as they are.
         copies: with strategy `top`, whose lower part is computed once, changes are drawn once too: so many of each record, which are shown
             in turn with the record as it is.
+        public: show raw public people changed, also where `times` is 0: they are few, and cost no privacy.
         change: what changes are made.
     """
 
     times: int = 0
+    public: bool = False
     copies: int = 4
     change: AugmentConfig = field(default_factory=AugmentConfig)
 
