@@ -7,7 +7,9 @@ Members are the private records a run protected; strangers are the test people, 
   tell what each person's loss is like with and without them (after Carlini et al., 2022, with one variance for all).
 
 Both are run on the public initial weights, too, which saw nobody: what separates there is not memory but chance or a difference of the
-groups, and an attack on the model means something only against it.
+groups, and an attack on the model means something only against it. Methods with a view learn from the views and the labels of their
+members, which they take to be public; a model that learnt from those alone is attacked beside them, and tells how much of what is found
+is theirs.
 
 The audit reads private people without noise. What it finds is for the data holder; it does not go out with the run.
 """
@@ -83,6 +85,10 @@ def audit_model(
         plain = replace(config, method="non-private")
         tell("training the same recipe without privacy, to compare")
         targets.append(("non-private, trained for this audit", plain, train_shadow(plain, members, public)))
+    if method_named(config.method).view and method_named(config.method).private == "noised":
+        only = replace(config, method="public-only")
+        tell("training the same recipe on views and labels alone, to compare")
+        targets.append(("public-only, trained for this audit", only, train_shadow(only, members, public)))
     start = build_model(config.model, members.joints.shape[1], untrained=config.strategy == "scratch").to(run.device).eval()
     results = [_row("initial weights (saw nobody)", _loss_attack(start, members, strangers, run.device, seed), None)]
     for name, recipe, model in targets:
@@ -103,6 +109,7 @@ def audit_model(
         "seed": seed,
         "results": results,
         "at_chance": results[1]["at_chance"],
+        "views_alone": next((r["attacks"]["loss"]["auc"] for r in results if r["model"].startswith("public-only")), None),
         "confidence": "95 % intervals: DeLong for AUC, bootstrap over people for rates; one model of each kind, so not over trainings",
         "cannot_see": list(CANNOT_SEE),
         "not_for_release": None if config.data.name == "figures" else NOT_FOR_RELEASE,

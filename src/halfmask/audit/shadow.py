@@ -24,11 +24,17 @@ from halfmask.training.setup import prepare
 
 @dataclass(frozen=True)
 class Shadow:
-    """A model before and after its training."""
+    """A model before and after its training.
+
+    Attributes:
+        noise: variance of the noise along a direction, in units of the variance of a record that is in by a fair coin and then adds C in
+            each of the steps that draw it: σ²T / (Tq/2)². Nothing where there is no noise.
+    """
 
     initial: PoseModel
     model: PoseModel
     steps: int
+    noise: float = 0.0
 
 
 def train_shadow(config: RunConfig, private: PoseRecords, public: PoseRecords | None) -> PoseModel:
@@ -57,7 +63,7 @@ def trace_shadow(
         trainer = Trainer(setup, RunFolder.create(folder, config), Progress())
         trainer.train()
         trainer.release_average()
-    return Shadow(initial, setup.model.cpu(), setup.steps)
+    return Shadow(initial, setup.model.cpu(), setup.steps, (2 * setup.noise_multiplier / setup.sampling_rate) ** 2 / setup.steps)
 
 
 @contextmanager

@@ -60,7 +60,13 @@ def _model(body: Body) -> Summary:
             caught = "; ".join(f"{percent(value)} at {float(name[4:]):.1%} false alarms" for name, value in rates.items())
             rows.append((result["model"], attack, interval(found["auc"]), caught or "too few strangers"))
     verdict = "Chance is inside every interval of this run." if body["at_chance"] else "Members and strangers of this run are told apart."
-    lines = [f"{_promise(body)} {verdict}", "Chance is an AUC of 0.5, and as many caught as falsely accused."]
+    lines = [f"{_promise(body)} {verdict}"]
+    if body.get("views_alone"):
+        lines.append(
+            "The method does not protect views and labels: a model that read nothing else is attacked by loss with an AUC of "
+            f"{interval(body['views_alone'])}."
+        )
+    lines += ["Chance is an AUC of 0.5, and as many caught as falsely accused."]
     return Summary(("model", "attack", "AUC (95 %)", "members caught (95 %)"), rows, lines, [])
 
 
