@@ -91,6 +91,8 @@ def audit_planted(
         shadow = trace_shadow(replace(config, method="non-private"), everyone.take(np.setdiff1d(np.arange(len(everyone)), out)), public)
         results.append(_result("non-private", None, shadow, planted, present, config.delta, seed))
     made = _guesses(count)
+    ceiling = largest_provable(count, made, config.delta, P_VALUE / len(ATTACKS))
+    too_high = [f"an excess over the claim of {config.epsilon:g}: {made} guesses prove no more than {ceiling:.2f}"]
     body = {
         "audit": "planted",
         "run": run.folder.name,
@@ -103,13 +105,13 @@ def audit_planted(
         "present": int(present.sum()),
         "guesses": made,
         "p_value": P_VALUE,
-        "largest_provable": round(largest_provable(count, made, config.delta, P_VALUE / len(ATTACKS)), 3),
+        "largest_provable": round(ceiling, 3),
         "seed": seed,
         "results": results,
         "passed": all(result["withstood"] for result in results),
         "confidence": f"a bound above the true ε has a probability of at most {P_VALUE:g}, over coins and noise, for all attacks on a "
         "model together; AUC with DeLong's 95 % interval over the planted; one training of each kind",
-        "cannot_see": list(CANNOT_SEE),
+        "cannot_see": [*CANNOT_SEE, *(too_high if noised and config.epsilon > ceiling else [])],
         "not_for_release": None if synthetic else NOT_FOR_RELEASE,
     }
     return body, picture_of(planted, present) if synthetic else None
