@@ -330,7 +330,7 @@ def basis_does_not_stretch(trainer: Trainer) -> Finding:
 def _loss(loss: Callable[[nn.Module, Batch], Tensor]) -> Iterator[None]:
     """Another loss in the trainer, for a while."""
     real = loop.pose_loss
-    loop.pose_loss = loss
+    loop.pose_loss = loss  # type: ignore[assignment]
     try:
         yield
     finally:

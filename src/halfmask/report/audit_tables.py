@@ -20,7 +20,7 @@ class Summary:
     """
 
     head: Row
-    rows: list[Row]
+    rows: Sequence[Row]
     lines: list[str]
     failures: list[str]
 
