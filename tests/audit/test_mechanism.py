@@ -17,7 +17,7 @@ import halfmask.gradients.engine as engine
 import halfmask.training.loop as loop
 import halfmask.training.setup as preparation
 from halfmask.audit import checks
-from halfmask.audit.canaries import FULL, Plan, canary_records, quarantine, ready
+from halfmask.audit.canaries import CLIP_NORM, FULL, Plan, canary_records, quarantine, ready
 from halfmask.audit.findings import Finding
 from halfmask.data.records import PoseRecords
 from halfmask.errors import HalfmaskError
@@ -45,8 +45,8 @@ def coins(count: int = audit.CANARIES) -> np.ndarray:
     return np.random.default_rng(0).random(count) < 0.5
 
 
-def one_step(method: str, folder: Path) -> audit.Attack:
-    return audit._one_step(audit._Run.of(plan(method), coins(), folder))
+def one_step(method: str, folder: Path, *settings: str) -> audit.Attack:
+    return audit._one_step(audit._Run.of(plan(method, settings=settings), coins(), folder))
 
 
 def basis_run(method: str, folder: Path) -> audit._Run:
@@ -54,17 +54,29 @@ def basis_run(method: str, folder: Path) -> audit._Run:
     return audit._Run.of(plan(method, units=700, batch=400, settings=settings), coins(700), folder)
 
 
-def small(method: str, folder: Path, bright: int = 0) -> Trainer:
-    chosen = plan(method, units=12, batch=12, settings=("public.weight=0",))
-    trainer = ready(chosen, canary_records(np.full(12, bright), f"test/{bright}"), folder)
-    if method_named(method).projected:
-        trainer._refresh()
+def small(method: str, folder: Path, bright: int = 0, *settings: str) -> Trainer:
+    chosen = plan(method, units=12, batch=12, settings=(*settings, "public.weight=0"))
+    trainer = ready(chosen, chosen.canaries(np.full(12, bright), f"test/{bright}", np.zeros(12, int)), folder)
+    trainer._refresh()
     return trainer
 
 
-def quiet(method: str, folder: Path) -> dict[str, Finding]:
-    run = audit._Run.of(plan(method, units=10, batch=2, steps=60, settings=("public.weight=0",)), np.zeros(10, bool), folder)
+def quiet(method: str, folder: Path, *settings: str) -> dict[str, Finding]:
+    chosen = plan(method, units=10, batch=2, steps=60, settings=(*settings, "public.weight=0"))
+    run = audit._Run.of(chosen, np.zeros(10, bool), folder)
     return {finding.check: finding for finding in checks.constant_divisor(run.witness, run.trainer)}
+
+
+# Options that claim to leave ε as it is, each with a method that can have it, and all of them together.
+FOLLOW, RESIDUAL, FIRST = "private.follow=0.5", "private.residual=true", "subspace.project_first=true"
+OPTIONS = [
+    ("dpsgd", (FOLLOW,)),
+    ("feature-projective", (FOLLOW,)),
+    ("feature", (RESIDUAL,)),
+    ("feature-projective", (RESIDUAL,)),
+    ("projected", (FIRST,)),
+    ("feature-projective", (RESIDUAL, FIRST, FOLLOW)),
+]
 
 
 # ---- the real thing ------------------------------------------------------------------------------------------------------
@@ -76,9 +88,9 @@ def test_every_noised_method_is_audited() -> None:
         audit.audit_mechanism(["non-private"])
 
 
-@pytest.mark.parametrize("method", audit.private_methods())
-def test_canaries_find_no_more_than_was_claimed(method: str, folder: Path) -> None:
-    attack = one_step(method, folder)
+@pytest.mark.parametrize(("method", "settings"), [(name, ()) for name in audit.private_methods()] + OPTIONS)
+def test_canaries_find_no_more_than_was_claimed(method: str, settings: tuple[str, ...], folder: Path) -> None:
+    attack = one_step(method, folder, *settings)
     assert attack.withstood(CLAIM) and attack.right > 105, "it must hear the canaries a little, or it is deaf"
 
 
@@ -88,22 +100,43 @@ def test_the_bound_is_where_theory_puts_it(folder: Path) -> None:
     assert 130 < np.mean(rights) < 146
 
 
-@pytest.mark.parametrize("method", audit.private_methods())
-def test_checks_pass(method: str, folder: Path) -> None:
-    trainer = small(method, folder)
+@pytest.mark.parametrize(("method", "settings"), [(name, ()) for name in audit.private_methods()] + OPTIONS)
+def test_checks_pass(method: str, settings: tuple[str, ...], folder: Path) -> None:
+    trainer = small(method, folder, 0, *settings)
     findings = [
         checks.noise_variance(trainer),
         checks.extreme_gradients(trainer),
         checks.step_sensitivity(trainer, 12),
         checks.records_apart(trainer),
-        checks.coupled_loss_refused(lambda: small(method, folder, 1)),
-        *quiet(method, folder).values(),
+        checks.coupled_loss_refused(lambda: small(method, folder, 1, *settings)),
+        checks.clip_norm_public(trainer, small(method, folder, FULL, *settings)),
+        *quiet(method, folder, *settings).values(),
     ]
     if method_named(method).projected:
         findings.append(checks.basis_does_not_stretch(trainer))
     if method_named(method).view:
-        findings.append(checks.public_half_fixed(small(method, folder), small(method, folder, FULL)))
+        findings.append(checks.public_half_fixed(small(method, folder, 0, *settings), small(method, folder, FULL, *settings)))
     assert [finding.check for finding in findings if not finding.passed] == []
+
+
+def test_a_sensitivity_that_is_used_up_is_measured_as_such(folder: Path) -> None:
+    """The check must reach the bound, not only stay below it: a check that measures nothing passes everything."""
+    for method, settings in OPTIONS:
+        found = checks.step_sensitivity(small(method, folder, 0, *settings), 12).found
+        assert float(found.split("at most ")[1].split()[0]) > 0.999, (method, settings, found)
+
+
+def test_options_are_audited_with_the_methods_that_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Plan] = []
+    monkeypatch.setattr(audit, "_audit_method", lambda plan, folder: seen.append(plan) or {"passed": True})
+    body = audit.audit_mechanism(settings=[RESIDUAL])
+    assert [p.method for p in seen] == ["feature", "feature-projective"] and body["settings"] == [RESIDUAL]
+    assert all(p.config().private.residual for p in seen)
+    assert audit._methods_with([FIRST]) == ["projected", "feature-projective"]
+    with pytest.raises(HalfmaskError, match=r"private\.residual compares"):
+        audit.audit_mechanism(["dpsgd"], settings=[RESIDUAL])
+    with pytest.raises(HalfmaskError, match="canaries can be sent through"):
+        audit.audit_mechanism(settings=["optimiser.learning_rate=1"])
 
 
 def test_an_audit_repeats(folder: Path) -> None:
@@ -174,6 +207,86 @@ def test_a_clip_that_nan_gets_past_is_seen(folder: Path, monkeypatch: pytest.Mon
     trainer = small("dpsgd", folder)
     assert not checks.extreme_gradients(trainer).passed
     assert not checks.step_sensitivity(trainer, 12).passed
+
+
+def test_a_skipped_clip_of_coordinates_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`subspace.project_first` has a clip of its own."""
+    real = engine.ClippingEngine.clipped_coordinates
+
+    def unclipped(self: engine.ClippingEngine, loss: Any, batch: Any, clip_norm: float, *rest: Any) -> engine.ClippedCoordinates:
+        return replace(real(self, loss, batch, 1e9, *rest), clip_norm=clip_norm)
+
+    monkeypatch.setattr(engine.ClippingEngine, "clipped_coordinates", unclipped)
+    assert one_step("feature-projective", folder, FIRST).lower_bound > CLAIM
+    trainer = small("feature-projective", folder, 0, FIRST)
+    assert not checks.extreme_gradients(trainer).passed
+    assert not checks.step_sensitivity(trainer, 12).passed
+
+
+@pytest.mark.parametrize(("method", "options"), [("feature", ()), ("feature-projective", ()), ("feature-projective", (FIRST,))])
+def test_an_image_and_its_view_clipped_apart_are_seen(
+    method: str, options: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each adds C then, at right angles √2 C, opposed 2 C; canaries of one spot are deaf to it."""
+    real = Trainer._with_residuals
+
+    def apart(self: Trainer, people: PoseRecords, *rest: Any) -> tuple[dict[str, Tensor], Tensor]:
+        batch, _ = real(self, people, *rest)
+        return batch, torch.arange(len(batch["joints"]))
+
+    monkeypatch.setattr(Trainer, "_with_residuals", apart)
+    finding = checks.step_sensitivity(small(method, folder, 0, RESIDUAL, *options), 12)
+    assert not finding.passed and "1.414" in finding.found
+
+
+# ---- a clip norm that moves ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("method", "options"), [("dpsgd", ()), ("feature-projective", ()), ("feature-projective", (FIRST,))])
+def test_noise_that_does_not_follow_the_clip_norm_is_measured(
+    method: str, options: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Mechanism._release
+
+    def left_behind(self: Mechanism, *rest: Any) -> Tensor:
+        return real(replace(self, clip_norm=CLIP_NORM), *rest)
+
+    monkeypatch.setattr(Mechanism, "_release", left_behind)
+    trainer = small(method, folder, 0, FOLLOW, *options)
+    assert trainer.mechanism.clip_norm > 1.9 * CLIP_NORM, "it moved"
+    assert not checks.noise_variance(trainer).passed
+    assert not quiet(method, folder, FOLLOW, *options)["constant-divisor"].passed
+    assert checks.noise_variance(small(method, folder, 0, *options)).passed, "without following there is nothing to see"
+
+
+def test_a_clip_that_runs_ahead_of_the_noise_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Trainer._clipped
+
+    def ahead(self: Trainer, *rest: Any) -> Any:
+        here = self.mechanism
+        self.mechanism = replace(here, clip_norm=2 * here.clip_norm)
+        try:
+            return replace(real(self, *rest), clip_norm=here.clip_norm)
+        finally:
+            self.mechanism = here
+
+    monkeypatch.setattr(Trainer, "_clipped", ahead)
+    assert not checks.step_sensitivity(small("dpsgd", folder, 0, FOLLOW), 12).passed
+
+
+def test_a_clip_norm_that_follows_private_people_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Trainer._follow_public_norms
+
+    def private_norms(self: Trainer, quantile: float) -> None:
+        before = self.setup
+        self.setup = replace(before, watched=before.private)
+        try:
+            real(self, quantile)
+        finally:
+            self.setup = before
+
+    monkeypatch.setattr(Trainer, "_follow_public_norms", private_norms)
+    assert not checks.clip_norm_public(small("dpsgd", folder, 0, FOLLOW), small("dpsgd", folder, FULL, FOLLOW)).passed
 
 
 # ---- batches -------------------------------------------------------------------------------------------------------------

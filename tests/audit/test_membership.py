@@ -97,10 +97,22 @@ def test_shadows_train_by_the_same_recipe_and_spend_nothing(
     monkeypatch.setattr(membership, "train_shadow", lambda config, *a: trained.append(config) or real(config, *a))
     body = audit_model(run, shadows=2)
     assert [c.method for c in trained] == ["non-private", "dpsgd", "dpsgd", "non-private", "non-private"]
+    noises = [config.insecure_seed, *(c.insecure_seed for c in trained[1:3])]
+    assert len(set(noises)) == 3, "an attacker does not know the noise of the run"
     assert {path: path.read_bytes() for path in fresh_home.rglob("*.jsonl")} == ledgers
     assert body["results"][0]["model"].startswith("initial weights")
     assert body["results"][1]["attacks"].keys() == {"loss", "likelihood"}
     assert body["epsilon_claimed"] == 0.8 and body["not_for_release"] is None, "figures are nobody"
+
+
+def test_what_views_and_labels_give_away_is_told_apart(untrained: TrainedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members of a feature method may be found by what it never promised to hide: a model without the private images shows how much."""
+    trained: list[str] = []
+    monkeypatch.setattr(membership, "train_shadow", lambda config, *a: trained.append(config.method) or untrained.model)
+    for method, expected in (("dpsgd", ["non-private"]), ("feature", ["non-private", "public-only"])):
+        trained.clear()
+        body = audit_model(replace(untrained, config=replace(untrained.config, method=method)), shadows=0)
+        assert trained == expected and (body["views_alone"] is not None) == ("public-only" in expected)
 
 
 def test_whoever_left_for_the_subspace_is_no_member(tiny_config: Build) -> None:

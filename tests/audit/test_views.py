@@ -53,6 +53,22 @@ def test_constant_is_at_chance() -> None:
     assert "restored" not in image and "restored" in constant and "pose" not in constant
 
 
+def test_several_trainings_have_a_mean_and_a_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+    real = views.fit_recogniser
+    monkeypatch.setattr(views, "fit_recogniser", lambda *a: seeds.append(a[-1]) or real(*a))
+    body = views.audit_views(["blur"], SHORT, seed=3, runs=2)
+    assert seeds == [3, 4] * 5 and body["runs"] == 2 and "mean of 2" in body["confidence"]
+    blur = body["rows"][1]
+    each = [one["value"] for one in blur["identity"]["each"]]
+    assert blur["identity"]["value"] == pytest.approx(np.mean(each), abs=1e-4)
+    assert blur["identity"]["spread"]["value"] == pytest.approx(np.std(each, ddof=1), abs=1e-4)
+    assert blur["restored"]["spread"].keys() == {"psnr", "ssim"}
+    once = views.audit_views(["blur"], SHORT, seed=3)
+    assert once["rows"][1]["identity"]["value"] == pytest.approx(each[0], abs=1e-4), "the first is the one that a single training gives"
+    assert "spread" not in once["rows"][1]["identity"]
+
+
 def test_nobody_is_both_learnt_from_and_named() -> None:
     people = views.figures_records("private", 90, 0)
     album = views._Album.of(people, 6)

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
 import halfmask.audit.mechanism as mechanism
 from halfmask.audit import inversion, views
+from halfmask.audit.one_run import Guesses
 from halfmask.privacy.noise import RandomStream
 
 pytestmark = pytest.mark.usefixtures("quick_accounting")
@@ -49,7 +51,7 @@ def test_a_run_is_attacked_by_its_path_alone(
     monkeypatch.setattr(membership, "train_shadow", lambda config, members, public: membership.build_model(config.model))
     result = halfmask("audit", run, "--shadows", 0)
     assert result.code == 0, result.err
-    assert "AUC (95 %)" in result.out and "promised: ε = 0.8" in result.out
+    assert "AUC (95 %)" in result.out and "Promised: ε = 0.8" in result.out
     body = json.loads((run / "audit" / "model.json").read_text())
     assert body["results"][0]["model"] == "initial weights (saw nobody)", "figures are nobody, so it may stand beside the run"
 
@@ -79,6 +81,36 @@ def test_findings_about_real_people_stay_out_of_the_run(
     assert "no ε covers" in (shared_home / "audits" / "clinic" / "model.json").read_text()
 
 
+def test_planted_people_are_looked_for(
+    halfmask: Callable[..., Any], trained: tuple[Path, Any], exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import halfmask.audit.planted as planted
+
+    run = Path(shutil.copytree(trained[0], tmp_path / "run"))
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    config["data"]["test"] = 40
+    (run / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    rates = np.linspace(0, 1, 40)
+
+    def scores(shadow: Any, people: Any) -> dict[str, np.ndarray]:
+        return {"loss": rates, "weights": rates}
+
+    monkeypatch.setattr(planted, "scores", scores)
+    monkeypatch.setattr(planted, "trace_shadow", lambda *a, **k: planted.Shadow(None, None, 3))  # type: ignore[arg-type]
+    result = halfmask("audit", run, "--canaries", 40)
+    assert result.code == 0 and "40 people with another's joints" in " ".join(result.out.split()), result.err
+    body = json.loads((run / "audit" / "planted.json").read_text())
+    assert body["planted"] == 40 and (run / "audit" / "planted.png").is_file()
+    assert "planted people be found" in (run / "audit" / "index.html").read_text()
+    monkeypatch.setattr(planted, "guess", lambda scores, present, made: Guesses(40, made, made))
+    refuted = halfmask("audit", run, "--canaries", 40)
+    assert refuted.code == 1 and "FAIL feature-projective: ε = 0.8 was claimed" in " ".join(refuted.out.split())
+    assert "at least 40" in halfmask("audit", run, "--canaries", 10).error
+    config["data"]["name"] = str(exported)
+    (run / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    assert "--spend" in halfmask("audit", run, "--canaries", 40).error
+
+
 def test_inversion_and_views_write_their_pages(halfmask: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inversion, "SIZE", (48, 32))
     monkeypatch.setattr(inversion.FirstLayerNetwork.__init__, "__defaults__", ((48, 32), 0))
@@ -97,6 +129,8 @@ def test_inversion_and_views_write_their_pages(halfmask: Callable[..., Any], tmp
         (("mechanism", "--method", "dpsdg"), "did you mean 'dpsgd'"),
         (("mechanism", "--method", "non-private"), "no mechanism"),
         (("mechanism", "--epsilon", "-1"), "epsilon is -1"),
+        (("mechanism", "--set", "batch=1"), "canaries can be sent through"),
+        (("mechanism", "--method", "dpsgd", "--set", "private.residual=true"), "use feature"),
         (("model", "nowhere"), "no run at nowhere"),
         (("nowhere",), "no run at nowhere"),
         (("view", "--view", "blurr"), "blur"),

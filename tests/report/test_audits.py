@@ -33,6 +33,20 @@ VIEW: dict[str, Any] = NOTES | {
         | {"view_itself": {"psnr": 27.4, "ssim": 0.71}, "restored": {"psnr": 29.1, "ssim": 0.78}},
     ],
 }
+PLANTED: dict[str, Any] = NOTES | {
+    "audit": "planted",
+    "epsilon_claimed": 0.8,
+    "delta": 1e-5,
+    "members": 200,
+    "planted": 100,
+    "present": 47,
+    "guesses": 50,
+    "largest_provable": 2.6,
+    "results": [
+        {"model": "projected", "epsilon_claimed": 0.8, "lower_bound": 1.25, "withstood": False}
+        | {"attacks": {"weights": {"auc": RATE, "right": 48, "guesses": 50, "lower_bound": 1.25}}}
+    ],
+}
 CHECK = {"check": "noise-variance", "passed": False, "found": "0.06", "expected": "0.99 to 1.01", "sees": "noise"}
 MECHANISM: dict[str, Any] = NOTES | {
     "audit": "mechanism",
@@ -49,8 +63,11 @@ MECHANISM: dict[str, Any] = NOTES | {
 def test_sections_say_what_was_found_and_what_not() -> None:
     for body, words in (
         (MODEL, ["0.250 (0.200 to 0.300)", "25.0% (20.0% to 30.0%) at 1.0% false alarms", "told apart", "ε = 0.8"]),
+        (MODEL | {"views_alone": RATE}, ["read nothing else is attacked by loss with an AUC of 0.250 (0.200 to 0.300)"]),
         (VIEW, ["blur kernel 25", "27.4 → 29.1 dB", "26.9", "chance is 1.7%"]),
         (MECHANISM, ["FAIL", "3.30", "noise-variance", "200 of 200 guesses right"]),
+        (MECHANISM | {"settings": ["private.residual=true"]}, ["With private.residual=true"]),
+        (PLANTED, ["48 of 50", "0.250 (0.200 to 0.300)", "47 are in", "FAIL", "prove at least 1.25"]),
     ):
         section = "\n".join(audit_section(body))
         for word in (*words, "95 % intervals", "Seed 3", "&lt;everything&gt; else"):
@@ -63,6 +80,20 @@ def test_what_is_not_for_release_stays_on_its_own_page(tmp_path: Path) -> None:
     assert "Not for release" in page.read_text()
     assert audit_sections(tmp_path) == []
     assert stat.S_IMODE((tmp_path / "model.json").stat().st_mode) == 0o600 == stat.S_IMODE(page.stat().st_mode)
+
+
+def test_a_page_with_private_findings_is_closed_whoever_wrote_it_before_or_after(tmp_path: Path) -> None:
+    page = write_audit(tmp_path, MECHANISM)
+    assert stat.S_IMODE(page.stat().st_mode) & 0o044
+    for body in (MODEL | {"not_for_release": "about private people"}, VIEW):
+        write_audit(tmp_path, body)
+        assert stat.S_IMODE(page.stat().st_mode) == 0o600
+
+
+def test_repetitions_show_their_spread() -> None:
+    row = VIEW["rows"][1] | {"identity": RATE | {"spread": {"value": 0.021}}}
+    section = "\n".join(audit_section(VIEW | {"runs": 3, "rows": [row]}))
+    assert "25.0% (20.0% to 30.0%) ± 2.1%" in section and "Means over 3 trainings" in section
 
 
 def test_a_page_gathers_the_audits_of_its_folder(tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ What an image holds, by colour channel:
 * red: a whole cell of the grid at the canary's place. The view keeps it: it is what is public about the canary, and tells who it is;
 * green: a 2×2 spot across the corner of four cells. Each cell's mean rounds to nothing, so the view does not show it: it is what is
   private. An image that is moved before ψ is computed would show it;
-* blue: one pixel that tells a raw image from a view.
+* blue: the mark, one pixel that tells a raw image from a view. The network reads the red cell only where there is no mark.
 
-A canary that is out has no green spot: its gradient is nothing, and its view is what it was. That is the zero-out relation.
+A canary that is out has no green spot: its gradient is nothing, and its view is what it was. That is the zero-out relation. Where a run
+releases residuals, ∇l(x) − ∇l(ψ(x)), canaries carry no mark: image and view then show the same red cell, it cancels, and what is left is
+the green spot alone.
 """
 
 from __future__ import annotations
@@ -45,6 +47,8 @@ FULL, OPPOSED, POISON = 255, 254, 253
 # The gradient of a fully lit canary, in clip norms. Far above 1, so that an audit sees a clip that was left out.
 LOUDNESS = 100.0
 CLIP_NORM = 0.5
+# Public people are as long as two clip norms: a clip norm that follows them moves, and stays far below a canary.
+_PUBLIC = 5
 
 
 class CanaryNetwork(PoseModel):
@@ -88,7 +92,7 @@ def _corner(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return places // _PLACES_A_ROW * CELL, places % _PLACES_A_ROW * CELL
 
 
-def canary_records(brightness: np.ndarray, key: str, places: np.ndarray | None = None) -> PoseRecords:
+def canary_records(brightness: np.ndarray, key: str, places: np.ndarray | None = None, marked: np.ndarray | bool = True) -> PoseRecords:
     """One record per brightness (0 is out, `FULL` is in) at its own place, or at the places given."""
     count = len(brightness)
     places = np.arange(count) if places is None else places
@@ -99,7 +103,7 @@ def canary_records(brightness: np.ndarray, key: str, places: np.ndarray | None =
         for across in range(CELL):
             images[everyone, 0, row + down, column + across] = FULL
             images[everyone, 1, row + 1 + down, column + 1 + across] = brightness
-    images[:, 2, 0, 0] = FULL
+    images[:, 2, 0, 0] = np.where(marked, FULL, 0)
     return PoseRecords(
         images=images,
         joints=np.full((count, 1, 2), 1e3, np.float32),
@@ -151,7 +155,16 @@ class Plan:
             # So slow that the weights stay near zero, where every gradient keeps its direction.
             "optimiser": {"name": "sgd", "learning_rate": 1e-7, "momentum": 0.0, "schedule": "constant"},
         }
+        config = build_config(recipe, {}, list(self.settings))
+        if config.private.residual:
+            # Residuals point along the public cells too, and the subspace has to cover both.
+            recipe["subspace"] |= {"samples": 2 * self.places, "dim": 2 * self.places}
         return build_config(recipe, {}, list(self.settings))
+
+    def canaries(self, brightness: np.ndarray, key: str, places: np.ndarray | None = None) -> PoseRecords:
+        """Canaries that add nothing but their private spot to what this run releases."""
+        residual = self.config().private.residual
+        return canary_records(brightness, f"{key}/residual" if residual else key, places, marked=not residual)
 
 
 class Witness(Progress):
@@ -186,9 +199,12 @@ def _weights(trainer: Trainer) -> Tensor:
 
 
 def ready(plan: Plan, private: PoseRecords, folder: Path, witness: Witness | None = None) -> Trainer:
-    """The real trainer on these canaries. S_pub, where a method wants one, is a public person at every place: the attacker's best."""
+    """The real trainer on these canaries. S_pub, where a method wants one, has people at every place: the attacker's best."""
     config = plan.config()
-    public = canary_records(np.full(plan.places, FULL), f"canaries/public/{plan.places}")
+    everyone = np.arange(config.subspace.samples)
+    marked = (everyone < plan.places) | (not config.private.residual)
+    places = everyone % plan.places
+    public = canary_records(np.full(len(everyone), _PUBLIC), f"canaries/public/{len(everyone)}/{plan.places}", places, marked)
     network = CanaryNetwork(plan.places)
     data = Datasets(private, public if config.subspace.source == "public" else None, None, "canaries", fingerprints_of(private))
     setup = prepare(config, Progress(), data, network)

@@ -3,12 +3,16 @@
 Canaries cannot see a factor of two in σ; a variance can. They cannot see a leak that their own coins do not set off; replaying a step on
 two neighbouring datasets can. Both kinds are needed. Every check works on the trainer itself, not on a copy of what it should do.
 Intervals are such that correct code is accused once in a million seeds.
+
+C is the clip norm that the mechanism has at the time. Where it follows public people (`private.follow`) it has moved, and the noise and
+the clip must both have moved with it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -19,9 +23,10 @@ from torch import Tensor, nn
 import halfmask.training.loop as loop
 from halfmask.audit.canaries import FULL, OPPOSED, POISON, CanaryNetwork, Witness, canary_records
 from halfmask.audit.findings import Finding, interval
+from halfmask.data.datasets import with_view
 from halfmask.data.records import PoseRecords
 from halfmask.errors import HalfmaskError
-from halfmask.gradients.engine import Batch, ClippedSum
+from halfmask.gradients.engine import Batch, ClippedCoordinates, ClippedSum
 from halfmask.gradients.subspace import Subspace, spectral_norm
 from halfmask.privacy.noise import open_stream
 from halfmask.privacy.sampling import PoissonSampler
@@ -36,13 +41,13 @@ _ROUNDING = 1e-5
 
 def noise_variance(trainer: Trainer) -> Finding:
     """Release nothing at all, often: what comes out is the noise, whose variance the accountant was told."""
-    nothing = {name: torch.zeros_like(p) for name, p in trainer.engine.parameters.items()}
-    empty = ClippedSum(torch.zeros(0), trainer.mechanism.clip_norm, 0, nothing)
+    nobody = np.zeros(0, np.int64)
+    empty = trainer._clipped(*trainer._with_residuals(trainer.setup.private, nobody, torch.from_numpy(nobody), torch.zeros(0)))
     dimensions = trainer.engine.size if trainer.subspace is None else trainer.subspace.dimension
     releases = math.ceil(_VARIANCE_NUMBERS / dimensions)
     energy = sum(float(trainer.mechanism.release(empty, trainer.subspace).double().square().sum()) for _ in range(releases))
-    # What was claimed: σ of the plan and C of the config, not what the mechanism says of itself.
-    claimed = trainer.setup.noise_multiplier * trainer.setup.config.clip_norm / trainer.poisson.expected_batch
+    # What was claimed: σ of the plan, and the C that sums are clipped to, not what the mechanism says of its noise.
+    claimed = trainer.setup.noise_multiplier * empty.clip_norm / trainer.poisson.expected_batch
     count = releases * dimensions
     low, high = (float(stats.chi2.ppf(p, count)) / count for p in (FALSE_ALARM / 2, 1 - FALSE_ALARM / 2))
     found = energy / claimed**2 / count
@@ -51,7 +56,7 @@ def noise_variance(trainer: Trainer) -> Finding:
         low <= found <= high,
         f"{found:.5f} of the claimed variance over {count:,} numbers",
         interval(low, high),
-        "noise that is missing, too small, or scaled by the wrong constant",
+        "noise that is missing, too small, scaled by the wrong constant, or left behind by a clip norm that moved",
     )
 
 
@@ -64,15 +69,18 @@ def extreme_gradients(trainer: Trainer) -> Finding:
 
     def plain(model: nn.Module, batch: Batch) -> Tensor:
         assert isinstance(model, CanaryNetwork)
-        return model.decision(batch["x"])[:, 0]
+        # Along the directions that canaries have, so that a subspace keeps all of it.
+        first, second = model.decision(batch["x"]).unbind(1)
+        return (first - second) / 2**0.5
 
     def clipped(which: list[int]) -> Tensor:
-        return trainer.engine.clipped_sum(plain, {"x": rows[which]}, clip).flat().double()
+        return _vector(trainer._clipped({"x": rows[which]}, torch.arange(len(which))))
 
     everyone = list(range(len(rows)))
-    whole = clipped(everyone)
-    alone = [float(clipped([i]).norm()) for i in everyone]
-    moved = [float((whole - clipped([j for j in everyone if j != i])).norm()) for i in everyone]
+    with _loss(plain):
+        whole = clipped(everyone)
+        alone = [float(clipped([i]).norm()) for i in everyone]
+        moved = [float((whole - clipped([j for j in everyone if j != i])).norm()) for i in everyone]
     worst = max(alone + moved) if bool(torch.isfinite(whole).all()) else math.nan
     kept = alone[1] > 0.99 * clip and abs(alone[2] / (0.3 * clip) - 1) < 1e-3
     return Finding(
@@ -86,13 +94,14 @@ def extreme_gradients(trainer: Trainer) -> Finding:
 
 def replayed_step(trainer: Trainer, private: PoseRecords) -> Tensor:
     """The update of one step on other private records, with the coins and the noise of the first step: for a difference of two."""
-    before = trainer.setup
+    before, clip = trainer.setup, trainer.mechanism.clip_norm
     weight = _network(trainer).decision.weight
     witness = Witness()
     try:
         # The views of a neighbouring dataset are those it had: only the private part differs.
         trainer.setup = replace(before, private=replace(private, views=before.private.views))
         trainer._open_private_streams()
+        trainer.mechanism = replace(trainer.mechanism, clip_norm=clip)
         with torch.no_grad():
             weight.zero_()
         witness.watch(trainer)
@@ -106,41 +115,48 @@ def replayed_step(trainer: Trainer, private: PoseRecords) -> Tensor:
 def step_sensitivity(trainer: Trainer, size: int) -> Finding:
     """Two real steps with equal noise on neighbouring datasets differ by at most C/B̄ (zero-out) or 2C/B̄ (replace-one).
 
-    All canaries stand at one place, so that their gradients add up instead of lying at right angles.
+    All canaries stand at one place, so that their gradients add up instead of lying at right angles. For residuals the first of them is
+    also tried with a mark: its image then points elsewhere than its view, and clipping the two apart would let both through whole.
     """
-    clip, expected = trainer.setup.config.clip_norm, trainer.setup.config.batch
+    clip, expected = trainer.mechanism.clip_norm, trainer.setup.config.batch
+    residual = trainer.setup.config.private.residual
     places = np.zeros(size, int)
     worst, nonfinite = 0.0, False
     # In 255ths of `LOUDNESS`·C: 0.4 C, 0.8 C, 1.2 C and 100 C.
     for others in (1, 2, 3, FULL):
         bright = np.full(size, others)
         updates = {}
-        for value in (0, 1, 3, FULL, OPPOSED, POISON):
-            bright[0] = value
-            updates[value] = replayed_step(trainer, canary_records(bright, f"step/{others}/{value}", places)) * expected / clip
-        nonfinite |= not bool(torch.isfinite(updates[POISON]).all())
-        zeroed = [float((update - updates[0]).norm()) for update in updates.values()]
-        replaced = float((updates[OPPOSED] - updates[FULL]).norm()) / 2
+        for mark in (False, True) if residual else (True,):
+            marked = np.full(size, not residual)
+            marked[0] = mark
+            for value in (0, 1, 3, FULL, OPPOSED, POISON):
+                bright[0] = value
+                records = canary_records(bright, f"step/{others}/{value}/{mark}", places, marked)
+                updates[mark, value] = replayed_step(trainer, records) * expected / clip
+        nonfinite |= not all(bool(torch.isfinite(update).all()) for update in updates.values())
+        nothing = updates[not residual, 0]
+        zeroed = [float((update - nothing).norm()) for update in updates.values()]
+        replaced = max(float((updates[mark, OPPOSED] - updates[mark, FULL]).norm()) / 2 for mark, value in updates if value == FULL)
         worst = max(worst, replaced, *(length for length in zeroed if length == length))
     return Finding(
         "step-sensitivity",
         worst <= 1 + 10 * _ROUNDING and not nonfinite,
         f"one unit moves a step by at most {worst:.6g} of its share" + (", and NaN gets through" if nonfinite else ""),
         "at most 1 (C/B̄ under zero-out, 2C/B̄ under replace-one)",
-        "a clip that is skipped or too wide, a divisor that follows the data, a record that is counted twice",
+        "a clip that is skipped or too wide, an image and its view clipped apart, a divisor that follows the data, a record counted twice",
     )
 
 
 def records_apart(trainer: Trainer) -> Finding:
     """What a record adds to the clipped sum does not depend on who else is in the batch, and is at most C."""
-    clip = trainer.setup.config.clip_norm
+    clip = trainer.mechanism.clip_norm
     bright = np.array([1, 1, 2, 3, 1, FULL, 0, 2, 1, 1])
-    records = canary_records(bright, "apart", np.zeros(len(bright), int))
+    records = with_view(canary_records(bright, "apart", np.zeros(len(bright), int)), trainer.setup.view)
     records.labelled[6] = False
 
     def clipped(which: list[int]) -> Tensor:
-        batch = records.batch(np.array(which)) | {"weight": torch.ones(len(which))}
-        return trainer.engine.clipped_sum(loop.pose_loss, batch, trainer.mechanism.clip_norm).flat().double()
+        everyone = torch.arange(len(which))
+        return _vector(trainer._clipped(*trainer._with_residuals(records, np.array(which), everyone, torch.ones(len(which)))))
 
     with torch.no_grad():
         _network(trainer).decision.weight.zero_()
@@ -170,13 +186,11 @@ def coupled_loss_refused(make: Callable[[], Trainer]) -> Finding:
         return losses * (1 + losses.mean())
 
     said = "the training ran"
-    try:
-        loop.pose_loss = coupled
-        trainer.train()
-    except HalfmaskError as error:
-        said = str(error)
-    finally:
-        loop.pose_loss = real
+    with _loss(coupled):
+        try:
+            trainer.train()
+        except HalfmaskError as error:
+            said = str(error)
     return Finding(
         "coupled-loss-refused",
         "coupled" in said and trainer.step == 0,
@@ -256,7 +270,7 @@ def constant_divisor(witness: Witness, trainer: Trainer) -> list[Finding]:
     setup = trainer.setup
     coins = PoissonSampler(len(setup.units), setup.sampling_rate, open_stream("coins", setup.config.insecure_seed))
     sizes = np.array([len(coins.draw()) for _ in witness.updates])
-    claimed = setup.noise_multiplier * setup.config.clip_norm / setup.config.batch
+    claimed = setup.noise_multiplier * trainer.mechanism.clip_norm / setup.config.batch
     count = trainer.engine.size if trainer.subspace is None else trainer.subspace.dimension
     energies = np.array([float(update.square().sum()) for update in witness.updates]) / claimed**2 / count
     level = FALSE_ALARM / 2 / len(sizes)
@@ -270,6 +284,18 @@ def constant_divisor(witness: Witness, trainer: Trainer) -> list[Finding]:
         found = f"{int(right.sum())} of {int(chosen.sum())} steps have the claimed energy"
         findings.append(Finding(name, bool(chosen.any() and right.all()), found, "all of them", sees))
     return findings
+
+
+def clip_norm_public(trainer: Trainer, neighbour: Trainer) -> Finding:
+    """Two datasets with other private parts: a clip norm that follows the public must be the same for both, to the last digit."""
+    mine, theirs = trainer.mechanism.clip_norm, neighbour.mechanism.clip_norm
+    return Finding(
+        "clip-norm-public",
+        mine == theirs,
+        f"the clip norm is {mine:.6g}, and {theirs:.6g} with other private images",
+        "equal",
+        "a clip norm that follows private gradients, which tells of them without noise",
+    )
 
 
 def basis_apart(trainer: Trainer) -> Finding:
@@ -298,6 +324,22 @@ def basis_does_not_stretch(trainer: Trainer) -> Finding:
         "at most 1.000001",
         "a basis from rounded arithmetic: sensitivity above C",
     )
+
+
+@contextmanager
+def _loss(loss: Callable[[nn.Module, Batch], Tensor]) -> Iterator[None]:
+    """Another loss in the trainer, for a while."""
+    real = loop.pose_loss
+    loop.pose_loss = loss  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        loop.pose_loss = real
+
+
+def _vector(clipped: ClippedSum | ClippedCoordinates) -> Tensor:
+    """The sum as it will be noised."""
+    return (clipped.coordinates if isinstance(clipped, ClippedCoordinates) else clipped.flat()).double()
 
 
 def _network(trainer: Trainer) -> CanaryNetwork:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from halfmask.audit import checks
-from halfmask.audit.canaries import FULL, Plan, Witness, canary_records, quarantine, ready
+from halfmask.audit.canaries import FULL, Plan, Witness, quarantine, ready
 from halfmask.audit.findings import Finding
 from halfmask.audit.one_run import guess, largest_provable
 from halfmask.errors import HalfmaskError
@@ -32,6 +32,8 @@ CANNOT_SEE = (
     "directions outside the subspace of a projected method, where nothing is released",
     "what a person who runs the training looks at or keeps beside the released files",
 )
+# Options of the noised half that claim to leave ε as it is. Canaries need all other settings as the audit has them.
+OPTIONS = ("private.residual", "private.follow", "subspace.project_first", "noise_sum_of_four")
 
 
 @dataclass(frozen=True)
@@ -60,21 +62,29 @@ def audit_mechanism(
     epsilon: float = 1.0,
     seed: int = 0,
     tell: Callable[[str], None] = lambda text: None,
+    settings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Attack the mechanism of each method; the content of the audit's file.
 
+    Args:
+        settings: `key=value` of the `OPTIONS` to audit the methods with. By default each method that can have them is.
+
     Nothing of the user's is read or spent: the people are canaries, and ledgers and caches live in a folder that is thrown away.
     """
-    chosen = [method_named(name) for name in methods or private_methods()]
     check_budget(epsilon, DELTA)
+    _check_settings(settings)
+    chosen = [method_named(name) for name in methods or _methods_with(settings)]
     for method in chosen:
         if method.private != "noised":
             raise HalfmaskError(f"method '{method.name}' adds no noise, so there is no mechanism to audit: choose from {private_methods()}")
+    plans = [Plan(method.name, epsilon, DELTA, CANARIES, CANARIES, 1, seed, tuple(settings)) for method in chosen]
+    for plan in plans:
+        plan.config()  # so that an option a method cannot have is refused before any other is audited
     results = []
-    for method in chosen:
-        tell(f"auditing {method.name}")
+    for plan in plans:
+        tell(" ".join(("auditing", plan.method, *(["with", ", ".join(settings)] if settings else []))))
         with quarantine() as folder:
-            results.append(_audit_method(method, epsilon, seed, folder))
+            results.append(_audit_method(plan, folder))
     ceiling = largest_provable(CANARIES, GUESSES, DELTA, P_VALUE)
     return {
         "audit": "mechanism",
@@ -83,6 +93,7 @@ def audit_mechanism(
         "p_value": P_VALUE,
         "largest_provable": round(ceiling, 3),
         "seed": seed,
+        "settings": list(settings),
         "passed": all(result["passed"] for result in results),
         "methods": results,
         "confidence": f"a mechanism as private as claimed fails one attack with probability at most {P_VALUE:g}, and one check with about "
@@ -94,9 +105,26 @@ def audit_mechanism(
     }
 
 
-def _audit_method(method: Method, epsilon: float, seed: int, folder: Path) -> dict[str, Any]:
+def _check_settings(settings: Sequence[str]) -> None:
+    for setting in settings:
+        name = setting.partition("=")[0].strip()
+        if name not in OPTIONS:
+            raise HalfmaskError(
+                f"--set {setting}: canaries can be sent through {', '.join(OPTIONS)}, and need all else as the audit has it"
+            )
+
+
+def _methods_with(settings: Sequence[str]) -> list[str]:
+    """The methods that add noise and have a place for these options."""
+    of_views = any(setting.startswith("private.residual") for setting in settings)
+    of_subspaces = any(setting.startswith("subspace.") for setting in settings)
+    methods = [METHODS[name] for name in private_methods()]
+    return [m.name for m in methods if m.view >= of_views and m.projected >= of_subspaces]
+
+
+def _audit_method(once: Plan, folder: Path) -> dict[str, Any]:
+    method, epsilon, seed = method_named(once.method), once.epsilon, once.seed
     coins = np.random.default_rng(seed).random(CANARIES) < 0.5
-    once = Plan(method.name, epsilon, DELTA, CANARIES, CANARIES, 1, seed)
     runs = {
         "once": _Run.of(once, coins, folder),
         "sampled": _Run.of(replace(once, batch=_SAMPLED_BATCH, steps=_SAMPLED_STEPS), coins, folder),
@@ -106,7 +134,7 @@ def _audit_method(method: Method, epsilon: float, seed: int, folder: Path) -> di
         # S_pub comes out of the private set: those who left are public, and no canaries.
         chosen = np.random.default_rng(seed + 1).random(_BASIS_UNITS) < 0.5
         settings = ("subspace.source=private", f"subspace.samples={_BASIS_SAMPLES}", f"subspace.dim={_BASIS_SAMPLES}")
-        plan = replace(once, units=_BASIS_UNITS, batch=_BASIS_UNITS - _BASIS_SAMPLES, settings=settings)
+        plan = replace(once, units=_BASIS_UNITS, batch=_BASIS_UNITS - _BASIS_SAMPLES, settings=(*once.settings, *settings))
         runs["basis"] = _Run.of(plan, chosen, folder)
         attacks.append(_basis(runs["basis"]))
     findings = _checks(method, once, runs, folder)
@@ -133,7 +161,7 @@ class _Run:
     def of(cls, plan: Plan, coins: np.ndarray, folder: Path) -> _Run:
         witness = Witness()
         bright = np.where(coins, FULL, 0)
-        trainer = ready(plan, canary_records(bright, f"canaries/{hashlib.sha256(bright.tobytes()).hexdigest()}"), folder, witness)
+        trainer = ready(plan, plan.canaries(bright, f"canaries/{hashlib.sha256(bright.tobytes()).hexdigest()}"), folder, witness)
         try:
             trainer.train()
         except HalfmaskError as error:
@@ -166,7 +194,7 @@ def _sampled(run: _Run) -> Attack:
     def scores() -> tuple[np.ndarray, np.ndarray]:
         heard = run.witness.along_canaries()
         if setup.method.view:
-            noise = setup.noise_multiplier * setup.config.clip_norm / setup.config.batch
+            noise = setup.noise_multiplier * run.trainer.mechanism.clip_norm / setup.config.batch
             heard = heard * (run.witness.along_canaries(public=True) > 4 * noise)
         return heard.sum(0), run.coins
 
@@ -190,10 +218,9 @@ def _basis(run: _Run) -> Attack:
 
 def _checks(method: Method, once: Plan, runs: dict[str, _Run], folder: Path) -> list[Finding]:
     # λ = 0 leaves the private half alone, so that a step can be measured.
-    small = replace(once, units=12, batch=12, settings=("public.weight=0",))
-    trainer = ready(small, canary_records(np.zeros(12, int), "canaries/step", np.zeros(12, int)), folder)
-    if method.projected:
-        trainer._refresh()
+    small = replace(once, units=12, batch=12, settings=(*once.settings, "public.weight=0"))
+    trainer = ready(small, small.canaries(np.zeros(12, int), "canaries/step", np.zeros(12, int)), folder)
+    trainer._refresh()
     findings = [
         checks.noise_variance(trainer),
         checks.extreme_gradients(trainer),
@@ -201,14 +228,18 @@ def _checks(method: Method, once: Plan, runs: dict[str, _Run], folder: Path) -> 
         checks.records_apart(trainer),
     ]
     quiet = replace(small, units=10, batch=2, steps=60)
-    findings.append(checks.coupled_loss_refused(lambda: ready(small, canary_records(np.full(12, 1), "canaries/coupled"), folder)))
+    findings.append(checks.coupled_loss_refused(lambda: ready(small, small.canaries(np.full(12, 1), "canaries/coupled"), folder)))
     silent = _Run.of(quiet, np.zeros(10, bool), folder)
     findings += checks.constant_divisor(silent.witness, silent.trainer)
     findings.append(checks.poisson_coins(runs["sampled"].trainer))
+    without, with_spot = (ready(small, small.canaries(np.full(12, bright), f"canaries/{bright}"), folder) for bright in (0, FULL))
     if method.view:
         findings.append(checks.public_batch_independent(runs["sampled"].trainer))
-        without, with_spot = (ready(small, canary_records(np.full(12, bright), f"canaries/{bright}"), folder) for bright in (0, FULL))
         findings.append(checks.public_half_fixed(without, with_spot))
+    if small.config().private.follow > 0:
+        without._refresh()
+        with_spot._refresh()
+        findings.append(checks.clip_norm_public(without, with_spot))
     if method.projected:
         findings.append(checks.basis_does_not_stretch(trainer))
         findings.append(checks.basis_apart(runs["basis"].trainer))

@@ -7,7 +7,9 @@ Members are the private records a run protected; strangers are the test people, 
   tell what each person's loss is like with and without them (after Carlini et al., 2022, with one variance for all).
 
 Both are run on the public initial weights, too, which saw nobody: what separates there is not memory but chance or a difference of the
-groups, and an attack on the model means something only against it.
+groups, and an attack on the model means something only against it. Methods with a view learn from the views and the labels of their
+members, which they take to be public; a model that learnt from those alone is attacked beside them, and tells how much of what is found
+is theirs.
 
 The audit reads private people without noise. What it finds is for the data holder; it does not go out with the run.
 """
@@ -42,6 +44,8 @@ CANNOT_SEE = (
     "people whose leak is rare: a rate over all members says little about the most exposed one",
     "what the views or the labels give away, which feature methods take to be public",
 )
+# The first noise seed of shadow models, far from any that a run has: an attacker does not know the noise of the run.
+_NOISE_SEEDS = 1 << 40
 Tell = Callable[[str], None]
 People = tuple[PoseRecords, PoseRecords, PoseRecords | None]
 
@@ -81,6 +85,10 @@ def audit_model(
         plain = replace(config, method="non-private")
         tell("training the same recipe without privacy, to compare")
         targets.append(("non-private, trained for this audit", plain, train_shadow(plain, members, public)))
+    if method_named(config.method).view and method_named(config.method).private == "noised":
+        only = replace(config, method="public-only")
+        tell("training the same recipe on views and labels alone, to compare")
+        targets.append(("public-only, trained for this audit", only, train_shadow(only, members, public)))
     start = build_model(config.model, members.joints.shape[1], untrained=config.strategy == "scratch").to(run.device).eval()
     results = [_row("initial weights (saw nobody)", _loss_attack(start, members, strangers, run.device, seed), None)]
     for name, recipe, model in targets:
@@ -101,6 +109,7 @@ def audit_model(
         "seed": seed,
         "results": results,
         "at_chance": results[1]["at_chance"],
+        "views_alone": next((r["attacks"]["loss"]["auc"] for r in results if r["model"].startswith("public-only")), None),
         "confidence": "95 % intervals: DeLong for AUC, bootstrap over people for rates; one model of each kind, so not over trainings",
         "cannot_see": list(CANNOT_SEE),
         "not_for_release": None if config.data.name == "figures" else NOT_FOR_RELEASE,
@@ -130,7 +139,7 @@ def _likelihood_attack(config: RunConfig, model: PoseModel, people: People, shad
     """Halves are drawn so that everyone is in half of the shadows; a person's losses in and out are each taken as Gaussian."""
     members, strangers, public = people
     count = min(len(members), len(strangers))
-    pool = _joined(members.take(np.arange(count)), strangers.take(np.arange(count)))
+    pool = joined(members.take(np.arange(count)), strangers.take(np.arange(count)))
     rng = np.random.default_rng(seed)
     # In complementary pairs, so that each person is in exactly half of an even number of shadows.
     inside = np.zeros((shadows, 2 * count), bool)
@@ -141,7 +150,7 @@ def _likelihood_attack(config: RunConfig, model: PoseModel, people: People, shad
     found = np.empty((shadows, 2 * count))
     for shadow in range(shadows):
         tell(f"shadow model {shadow + 1} of {shadows} ({config.method})")
-        chosen = replace(config, seed=config.seed + 1 + shadow)
+        chosen = replace(config, seed=config.seed + 1 + shadow, insecure_seed=noise_seed(seed, 1 + shadow))
         found[shadow] = _signal(losses(train_shadow(chosen, pool.take(np.flatnonzero(inside[shadow])), public), pool))
     target = _signal(losses(model.cpu(), pool))
     present = np.array([found[inside[:, i], i].mean() if inside[:, i].any() else found[:, i].mean() for i in range(2 * count)])
@@ -158,8 +167,13 @@ def _signal(loss: np.ndarray) -> np.ndarray:
     return -np.log(np.maximum(loss, 1e-9))
 
 
-def _joined(first: PoseRecords, second: PoseRecords) -> PoseRecords:
-    """Two sets of records as one."""
+def noise_seed(seed: int, number: int) -> int:
+    """Noise and coins of a model that an audit trains: repeatable, and other than those of the run and of every other model."""
+    return _NOISE_SEEDS + 1000 * seed + number
+
+
+def joined(first: PoseRecords, second: PoseRecords) -> PoseRecords:
+    """Two sets of records as one, to train on and to take losses of; what only scoring asks for is left behind."""
     return PoseRecords(
         images=np.concatenate([first.images, second.images]),
         joints=np.concatenate([first.joints, second.joints]),
@@ -167,6 +181,7 @@ def _joined(first: PoseRecords, second: PoseRecords) -> PoseRecords:
         head_boxes=np.concatenate([first.head_boxes, second.head_boxes]),
         image_ids=np.concatenate([first.image_ids, second.image_ids]),
         subjects=None if first.subjects is None or second.subjects is None else np.concatenate([first.subjects, second.subjects]),
+        skeleton=first.skeleton,
         key=f"{first.key}+{second.key}",
     )
 

@@ -71,23 +71,30 @@ def audit_views(
     effort: Effort | None = None,
     seed: int = 0,
     tell: Callable[[str], None] = lambda text: None,
+    runs: int = 1,
 ) -> dict[str, Any]:
-    """Attack every strength of the named views (all by default) on `figures`; the content of the audit's file."""
+    """Attack every strength of the named views (all by default) on `figures`; the content of the audit's file.
+
+    Args:
+        runs: how often to train each network, from `seed` and the seeds after it, on the same people.
+    """
     effort = effort or Effort()
+    seeds = range(seed, seed + runs)
     for name in names or ():
         make_view(name, {})
     chosen = [(name, options) for name in names or LADDER for options in LADDER.get(name, ({},))]
     tell("drawing people")
     people = figures_records("private", effort.crops, seed)
     album = _Album.of(people, effort.subjects)
-    rows = [_row("none (the image itself)", "", people.images, album, people, effort, seed, tell)]
+    rows = [_row("none (the image itself)", "", people.images, album, people, effort, seeds, tell)]
     for name, options in chosen:
         view = make_view(name, dict(options))
         shown = with_view(people, view).views
         assert shown is not None
-        rows.append(_row(name, ", ".join(f"{k} {v:g}" for k, v in options.items()), shown, album, people, effort, seed, tell))
+        rows.append(_row(name, ", ".join(f"{k} {v:g}" for k, v in options.items()), shown, album, people, effort, seeds, tell))
         if effort.pose_steps:
-            rows[-1]["pose"] = _pose(name, dict(options), effort, seed)
+            scores = [_pose(name, dict(options), effort, seed, one) for one in seeds]
+            rows[-1]["pose"] = _mean([{"pckh@0.5": score} for score in scores], 2) | {"people": 100}
     return {
         "audit": "view",
         "dataset": "figures",
@@ -96,8 +103,10 @@ def audit_views(
         "pictures_to_name": len(album.test),
         "chance": round(1 / (int(album.who.max()) + 1), 5),
         "seed": seed,
+        "runs": runs,
         "rows": rows,
-        "confidence": "95 % Clopper–Pearson intervals over the pictures to be named; one training of each attacker",
+        "confidence": "95 % Clopper–Pearson intervals over the pictures to be named"
+        + (f", at the mean of {runs} trainings of each network" if runs > 1 else "; one training of each network"),
         "cannot_see": list(CANNOT_SEE),
     }
 
@@ -133,34 +142,52 @@ def _row(
     album: _Album,
     people: PoseRecords,
     effort: Effort,
-    seed: int,
+    seeds: range,
     tell: Callable[[str], None],
 ) -> dict[str, Any]:
     tell(f"attacking {name} {strength}".rstrip())
     small = _small(shown)
-    network = fit_recogniser(small[album.learn], album.who[album.learn], effort.recogniser_steps, seed)
-    right = recognised(network, small[album.test], album.who[album.test])
-    row: dict[str, Any] = {"view": name, "strength": strength, "identity": share(int(right.sum()), len(right)).to_json()}
+    found = []
+    for seed in seeds:
+        network = fit_recogniser(small[album.learn], album.who[album.learn], effort.recogniser_steps, seed)
+        found.append(int(recognised(network, small[album.test], album.who[album.test]).sum()))
+    total = len(album.test)
+    identity = share(float(np.mean(found)), total).to_json() | _spread([{"value": right / total} for right in found], 5)
+    row: dict[str, Any] = {"view": name, "strength": strength, "identity": identity}
     if strength or name == "constant":
-        row |= _undone(small, _small(people.images), album, effort, seed)
+        row |= _undone(small, _small(people.images), album, effort, seeds)
     return row
 
 
-def _undone(small: np.ndarray, truth: np.ndarray, album: _Album, effort: Effort, seed: int) -> dict[str, Any]:
+def _undone(small: np.ndarray, truth: np.ndarray, album: _Album, effort: Effort, seeds: range) -> dict[str, Any]:
     """Learn to undo the view on some people, and judge on others; the view itself is what has to be beaten."""
-    network = fit_restorer(small[album.learn], truth[album.learn], effort.restorer_steps, seed)
     judged = album.others[:100] if len(album.others) else album.test
-    guesses = restored(network, small[judged])
 
     def likeness(found: np.ndarray) -> dict[str, float]:
         pairs = [(a.transpose(1, 2, 0), truth[i].transpose(1, 2, 0)) for a, i in zip(found, judged, strict=True)]
         scores = [(min(99.0, psnr(a, b)), ssim(np.ascontiguousarray(a), np.ascontiguousarray(b))) for a, b in pairs]
-        return {"psnr": round(float(np.mean([s[0] for s in scores])), 2), "ssim": round(float(np.mean([s[1] for s in scores])), 4)}
+        return {"psnr": float(np.mean([s[0] for s in scores])), "ssim": float(np.mean([s[1] for s in scores]))}
 
-    return {"view_itself": likeness(small[judged]), "restored": likeness(guesses)}
+    networks = (fit_restorer(small[album.learn], truth[album.learn], effort.restorer_steps, seed) for seed in seeds)
+    guesses = [likeness(restored(network, small[judged])) for network in networks]
+    return {"view_itself": _mean([likeness(small[judged])], 4), "restored": _mean(guesses, 4)}
 
 
-def _pose(name: str, options: Options, effort: Effort, seed: int) -> dict[str, float]:
+def _mean(found: list[dict[str, float]], digits: int) -> dict[str, Any]:
+    """The mean of each number over repetitions, with their spread if there are several."""
+    means: dict[str, Any] = {name: round(float(np.mean([one[name] for one in found])), digits) for name in found[0]}
+    return means | _spread(found, digits)
+
+
+def _spread(found: list[dict[str, float]], digits: int) -> dict[str, Any]:
+    """The standard deviation of each number over repetitions, and the numbers; nothing where there is only one."""
+    if len(found) < 2:
+        return {}
+    deviations = {name: round(float(np.std([one[name] for one in found], ddof=1)), digits) for name in found[0]}
+    return {"spread": deviations, "each": [{name: round(value, digits) for name, value in one.items()} for one in found]}
+
+
+def _pose(name: str, options: Options, effort: Effort, people: int, seed: int) -> float:
     """What of the pose is left: PCKh on views of test people, of the released model after a short training on views alone."""
     recipe = {
         "method": "public-only",
@@ -172,14 +199,14 @@ def _pose(name: str, options: Options, effort: Effort, seed: int) -> dict[str, f
         "public": {"raw_share": 0.0},
         "optimiser": {"learning_rate": 0.03},
     }
-    model = train_shadow(build_config(recipe, {}), figures_records("private", effort.pose_people, seed), None)
-    judged = with_view(figures_records("test", 100, seed), make_view(name, options))
+    model = train_shadow(build_config(recipe, {}), figures_records("private", effort.pose_people, people), None)
+    judged = with_view(figures_records("test", 100, people), make_view(name, options))
     scores, _ = evaluate(model, judged, "view", flip_test=False)
-    return {"pckh@0.5": round(scores["pckh@0.5"], 2), "people": 100}
+    return float(scores["pckh@0.5"])
 
 
-def share(right: int, total: int) -> Measured:
-    """A proportion with its Clopper–Pearson interval."""
+def share(right: float, total: int) -> Measured:
+    """A proportion with its Clopper–Pearson interval; the count may be a mean of counts."""
     low = 0.0 if right == 0 else float(stats.beta.ppf(0.025, right, total - right + 1))
     high = 1.0 if right == total else float(stats.beta.ppf(0.975, right + 1, total - right))
     return Measured(right / total, low, high)

@@ -9,20 +9,20 @@ import base64
 import html
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from halfmask.report import canvas
+from halfmask.report.audit_tables import Body, summary, word
 from halfmask.report.overlay import save_png
 from halfmask.report.style import STYLE
 
-Body = Mapping[str, Any]
 _TITLES = {
     "mechanism": "Audit of the mechanism",
     "model": "Audit of the model: who was in the training set?",
+    "planted": "Audit of the recipe: can planted people be found in the model?",
     "inversion": "Audit of one step: can a person be drawn again?",
     "view": "Audit of the view: what does ψ give away?",
 }
@@ -32,20 +32,25 @@ def write_audit(folder: Path, body: Body, picture: np.ndarray | None = None) -> 
     """Write an audit's file and picture, and the page of all audits in the folder; returns the page."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{body['audit']}.json"
-    # Readable by its owner alone where it says something about private people.
-    mode = 0o600 if body.get("not_for_release") else 0o644
-    draft = path.with_suffix(".draft")
-    with open(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, mode), "w") as file:
-        file.write(json.dumps(body, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-    os.replace(draft, path)
+    _replace(path, json.dumps(body, indent=2, ensure_ascii=False, allow_nan=False) + "\n", bool(body.get("not_for_release")))
     if picture is not None:
         save_png(path.with_suffix(".png"), picture)
     page = folder / "index.html"
     sections = audit_sections(folder, whole=True)
     head = f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Audits</title><style>{STYLE}</style></head><body>'
-    with open(os.open(page, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, mode), "w") as file:
-        file.write("\n".join([head, "<h1>Audits</h1>", *sections, "</body></html>"]) + "\n")
+    # The page shows every audit of the folder, so it is as private as the most private of them.
+    secret = len(sections) > len(audit_sections(folder))
+    _replace(page, "\n".join([head, "<h1>Audits</h1>", *sections, "</body></html>"]) + "\n", secret)
     return page
+
+
+def _replace(path: Path, text: str, secret: bool) -> None:
+    """Write a file anew, readable by its owner alone where it says something about private people, whatever was there before."""
+    draft = path.with_suffix(".draft")
+    draft.unlink(missing_ok=True)
+    with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 if secret else 0o644), "w") as file:
+        file.write(text)
+    os.replace(draft, path)
 
 
 def audit_sections(folder: Path, whole: bool = False) -> list[str]:
@@ -68,16 +73,14 @@ def audit_sections(folder: Path, whole: bool = False) -> list[str]:
 
 def audit_section(body: Body, picture: Path | None = None) -> list[str]:
     """One audit: what was found, how sure that is, and what it cannot see."""
-    makers: dict[str, Callable[[Body], list[str]]] = {
-        "mechanism": _mechanism,
-        "model": _model,
-        "inversion": _inversion,
-        "view": _view,
-    }
     parts = [f"<h2>{html.escape(_TITLES[body['audit']])}</h2>"]
     if body.get("not_for_release"):
         parts.append(f'<p class="remark"><strong>Not for release:</strong> {html.escape(body["not_for_release"])}.</p>')
-    parts += makers[body["audit"]](body)
+    found = summary(body)
+    parts += [f"<p>{html.escape(' '.join(found.lines))}</p>", table(found.head, found.rows)]
+    parts += [f'<p class="remark"><strong>FAIL</strong> {html.escape(line)}</p>' for line in found.failures]
+    if body["audit"] == "mechanism":
+        parts += _every_check(body)
     if picture is not None and picture.is_file():
         data = base64.b64encode(picture.read_bytes()).decode()
         parts.append(f'<img alt="{html.escape(_TITLES[body["audit"]])}" src="data:image/png;base64,{data}">')
@@ -87,24 +90,15 @@ def audit_section(body: Body, picture: Path | None = None) -> list[str]:
     return [*parts, "</ul></details>"]
 
 
-def _mechanism(body: Body) -> list[str]:
-    parts = [
-        f"<p>Claimed: ε = {body['epsilon_claimed']:g} at δ = {body['delta']:g}. A lower bound above the claim, or one failed check, "
-        f"refutes it. No attack of this size can prove more than {body['largest_provable']:g}.</p>",
-        table(
-            ("method", "ε claimed", "proven at least", "result"),
-            [
-                (m["method"], f"{m['epsilon_claimed']:g}", f"{m['lower_bound']:.2f}", "pass" if m["passed"] else "FAIL")
-                for m in body["methods"]
-            ],
-        ),
-    ]
+def _every_check(body: Body) -> list[str]:
+    """All attacks and checks of the mechanism, behind a line to click on."""
+    parts = []
     for method in body["methods"]:
         rows = [
-            (a["name"], a["refused"] or f"{a['right']} of {a['guesses']} guesses right: ε ≥ {a['lower_bound']:.2f}", _word(a))
+            (a["name"], a["refused"] or f"{a['right']} of {a['guesses']} guesses right: ε ≥ {a['lower_bound']:.2f}", word(a))
             for a in method["attacks"]
         ]
-        rows += [(c["check"], f"{c['found']} (expected {c['expected']})", _word(c)) for c in method["checks"]]
+        rows += [(c["check"], f"{c['found']} (expected {c['expected']})", word(c)) for c in method["checks"]]
         parts += [
             f"<details><summary>{html.escape(method['method'])}: every attack and check</summary>",
             table(("check", "found", "result"), rows),
@@ -113,72 +107,11 @@ def _mechanism(body: Body) -> list[str]:
     return parts
 
 
-def _word(entry: Body) -> str:
-    return "pass" if entry["passed"] else "FAIL"
-
-
-def _model(body: Body) -> list[str]:
-    rows = []
-    for result in body["results"]:
-        for attack, found in result["attacks"].items():
-            rates = {name: found[name] for name in found if name.startswith("tpr@")}
-            caught = "; ".join(f"{_percent(value)} at {float(name[4:]):.1%} false alarms" for name, value in rates.items())
-            rows.append((result["model"], attack, _interval(found["auc"]), caught or "too few strangers"))
-    claim = body["epsilon_claimed"]
-    promise = f"The run promises ε = {claim:g} at δ = {body['delta']:g}. " if claim else "The run promises nothing by noise. "
-    verdict = "Chance is inside every interval." if body["at_chance"] else "Members and strangers are told apart."
-    return [
-        f"<p>{promise}{verdict} Chance is an AUC of 0.5, and as many caught as falsely accused.</p>",
-        table(("model", "attack", "AUC (95 %)", "members caught (95 %)"), rows),
-    ]
-
-
-def _inversion(body: Body) -> list[str]:
-    rows = []
-    for column in body["columns"]:
-        control = column["without_the_person"]
-        beside = "—" if control is None else f"{control['psnr']:.1f} dB, {control['ssim']:.3f}"
-        rows.append((column["release"], f"{column['psnr']:.1f} dB", f"{column['ssim']:.3f}", beside))
-    return [
-        f"<p>Network: {html.escape(body['network'])}. One step on one person; δ = {body['delta']:g}.</p>",
-        table(("release", "PSNR", "SSIM", "the same without the person"), rows),
-    ]
-
-
-def _view(body: Body) -> list[str]:
-    rows = []
-    for row in body["rows"]:
-        name = f"{row['view']} {row['strength']}".strip()
-        restored = row.get("restored")
-        rows.append(
-            (
-                name,
-                _percent(row["identity"]),
-                "—" if restored is None else f"{row['view_itself']['psnr']:.1f} → {restored['psnr']:.1f} dB",
-                "—" if restored is None else f"{row['view_itself']['ssim']:.3f} → {restored['ssim']:.3f}",
-                f"{row['pose']['pckh@0.5']:.1f}" if "pose" in row else "—",
-            )
-        )
-    return [
-        f"<p>{body['pictures_to_name']} pictures of {body['subjects']} people, named by a network that learnt from "
-        f"{body['pictures_to_learn_from']} others; chance is {body['chance']:.1%}. Restored: from the view to a network's guess.</p>",
-        table(("view", "named right (95 %)", "PSNR", "SSIM", "PCKh@0.5 on views"), rows),
-    ]
-
-
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A plain table."""
     top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
     lines = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows]
     return f"<table><thead><tr>{top}</tr></thead><tbody>{''.join(f'<tr>{line}</tr>' for line in lines)}</tbody></table>"
-
-
-def _interval(value: Body) -> str:
-    return f"{value['value']:.3f} ({value['low']:.3f} to {value['high']:.3f})"
-
-
-def _percent(value: Body) -> str:
-    return f"{value['value']:.1%} ({value['low']:.1%} to {value['high']:.1%})"
 
 
 def pose_against_identity(body: Body) -> np.ndarray | None:
