@@ -228,13 +228,13 @@ def test_an_image_and_its_view_clipped_apart_are_seen(
     method: str, options: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each adds C then, at right angles √2 C, opposed 2 C; canaries of one spot are deaf to it."""
-    real = Trainer._with_residuals
+    real = Trainer._shown
 
     def apart(self: Trainer, people: PoseRecords, *rest: Any) -> tuple[dict[str, Tensor], Tensor]:
         batch, _ = real(self, people, *rest)
         return batch, torch.arange(len(batch["joints"]))
 
-    monkeypatch.setattr(Trainer, "_with_residuals", apart)
+    monkeypatch.setattr(Trainer, "_shown", apart)
     finding = checks.step_sensitivity(small(method, folder, 0, RESIDUAL, *options), 12)
     assert not finding.passed and "1.414" in finding.found
 

@@ -49,7 +49,9 @@ def dense(subspace: LayeredSubspace) -> Tensor:
 
 
 def test_the_basis_is_orthonormal_and_never_longer_than_one(engine: ClippingEngine) -> None:
-    rows = dense(engine.layered_subspace(loss, people(30), 60)).double()
+    subspace = engine.layered_subspace(loss, people(30), 60)
+    rows = dense(subspace).double()
+    assert torch.linalg.matrix_norm(rows, 2) <= subspace.norm() <= 1
     assert torch.allclose(rows @ rows.T, torch.eye(60, dtype=torch.float64), atol=1e-5)
     assert torch.linalg.matrix_norm(rows, 2) <= 1
 

@@ -27,7 +27,7 @@ from halfmask.data.datasets import with_view
 from halfmask.data.records import PoseRecords
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import Batch, ClippedCoordinates, ClippedSum
-from halfmask.gradients.subspace import Subspace, spectral_norm
+from halfmask.gradients.subspace import Subspace
 from halfmask.privacy.noise import open_stream
 from halfmask.privacy.sampling import PoissonSampler
 from halfmask.training.loop import Trainer
@@ -42,7 +42,7 @@ _ROUNDING = 1e-5
 def noise_variance(trainer: Trainer) -> Finding:
     """Release nothing at all, often: what comes out is the noise, whose variance the accountant was told."""
     nobody = np.zeros(0, np.int64)
-    empty = trainer._clipped(*trainer._with_residuals(trainer.setup.private, nobody, torch.from_numpy(nobody), torch.zeros(0)))
+    empty = trainer._clipped(*trainer._shown(trainer.setup.private, nobody, torch.from_numpy(nobody), torch.zeros(0)))
     dimensions = trainer.engine.size if trainer.subspace is None else trainer.subspace.dimension
     releases = math.ceil(_VARIANCE_NUMBERS / dimensions)
     energy = sum(float(trainer.mechanism.release(empty, trainer.subspace).double().square().sum()) for _ in range(releases))
@@ -156,7 +156,7 @@ def records_apart(trainer: Trainer) -> Finding:
 
     def clipped(which: list[int]) -> Tensor:
         everyone = torch.arange(len(which))
-        return _vector(trainer._clipped(*trainer._with_residuals(records, np.array(which), everyone, torch.ones(len(which)))))
+        return _vector(trainer._clipped(*trainer._shown(records, np.array(which), everyone, torch.ones(len(which)))))
 
     with torch.no_grad():
         _network(trainer).decision.weight.zero_()
@@ -316,7 +316,7 @@ def basis_does_not_stretch(trainer: Trainer) -> Finding:
     assert trainer.subspace is not None
     generator = torch.Generator().manual_seed(trainer.setup.config.seed)
     alike = torch.randn(1, 3000, generator=generator) + 1e-4 * torch.randn(60, 3000, generator=generator)
-    norms = [spectral_norm(trainer.subspace.rows), spectral_norm(Subspace.from_gradients(alike, 50).rows)]
+    norms = [trainer.subspace.norm(), Subspace.from_gradients(alike, 50).norm()]
     return Finding(
         "basis-does-not-stretch",
         max(norms) <= 1 + 1e-6,

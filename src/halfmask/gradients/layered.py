@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from halfmask.errors import HalfmaskError
+from halfmask.gradients.subspace import spectral_norm
 from halfmask.gradients.terms import Term
 
 Terms = Mapping[str, Term]
@@ -128,6 +129,10 @@ class LayeredSubspace:
             if bool(keep.any()):
                 sides[name] = Sides(one.left, one.right, one.entries[keep], one.places[keep])
         return LayeredSubspace(sides, self.shapes, self.energies[:dimension])
+
+    def norm(self) -> float:
+        """At least the spectral norm of the basis as stored: by how much projecting could lengthen a vector."""
+        return max(spectral_norm(one.left.T) * spectral_norm(one.right.T) for one in self.sides.values())
 
     @property
     def dimension(self) -> int:

@@ -87,6 +87,10 @@ class Subspace:
         """k, the number of directions."""
         return len(self.rows)
 
+    def norm(self) -> float:
+        """The spectral norm of the basis as stored: by how much projecting could lengthen a vector."""
+        return spectral_norm(self.rows)
+
     def first(self, dimension: int) -> Subspace:
         """The subspace of the `dimension` leading directions."""
         return Subspace(self.rows[:dimension], self.spectrum)
