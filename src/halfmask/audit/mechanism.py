@@ -33,7 +33,7 @@ CANNOT_SEE = (
     "what a person who runs the training looks at or keeps beside the released files",
 )
 # Options of the noised half that claim to leave ε as it is. Canaries need all other settings as the audit has them.
-OPTIONS = ("private.residual", "private.follow", "subspace.project_first", "subspace.kind", "noise_sum_of_four")
+OPTIONS = ("private.residual", "private.follow", "subspace.project_first", "noise_sum_of_four")
 
 
 @dataclass(frozen=True)

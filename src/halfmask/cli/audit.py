@@ -42,7 +42,7 @@ def mechanism(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Audit with an option: private.residual, private.follow, subspace.project_first, subspace.kind, noise_sum_of_four. May be repeated.",
+            help="Audit with an option: private.residual, private.follow, subspace.project_first, noise_sum_of_four. May be repeated.",
         ),
     ] = None,
     seed: SeedOption = 0,
