@@ -28,6 +28,7 @@ from halfmask.privacy.noise import open_stream
 from halfmask.privacy.sampling import PoissonSampler, PublicSampler
 from halfmask.tasks.pose import best_sharpness, evaluate, pose_loss
 from halfmask.training.config import RunConfig
+from halfmask.training.influence import Influence
 from halfmask.training.optimise import CoordinateOptimiser, Optimiser
 from halfmask.training.outputs import RunFolder, check_folder
 from halfmask.training.progress import Progress
@@ -69,6 +70,7 @@ class Trainer:
         # Every clip norm of the run: one, unless it follows public people.
         self.clip_norms = [config.clip_norm]
         self.sharpness = 1.0
+        self.influence = Influence()
         self._open_private_streams()
 
     def _open_private_streams(self) -> None:
@@ -125,15 +127,23 @@ class Trainer:
             batch, unit_index = self._shown(setup.private, records, unit_index, weight)
             clipped = self._clipped(batch, unit_index)
             if self._own_coordinates:
-                move = self._move(self.mechanism.release_coordinates(clipped, self.subspace))
+                released = self.mechanism.release_coordinates(clipped, self.subspace)
+                move = self._move(released)
             else:
-                update += setup.config.private.weight * self.mechanism.release(clipped, self.subspace)
+                released = self.mechanism.release(clipped, self.subspace)
+                update += setup.config.private.weight * released
+            # A lifted vector is as long as its coordinates.
+            numbers = len(released) if self.subspace is None else self.subspace.dimension
+            self.influence.released(released, self.mechanism.noise_in_mean, numbers)
             if setup.config.unsafe_diagnostics:
                 self._write_unsafe(batch, clipped)
         elif method.private == "exact":
             update += self.engine.mean_gradient(pose_loss, self.showing.show(setup.private, self.shuffler.draw().numpy(), "image")[0])[0]
         if method.view:
-            update += self._public_gradient(records)
+            exact = self._public_gradient(records)
+            if move is None and method.private == "noised":
+                self.influence.halves(float(exact.norm()), float(update.norm()))
+            update += exact
         self._apply(update, move)
         for _ in range(1, setup.config.public.steps if method.view else 1):
             self._apply(self._public_gradient(records))
@@ -147,7 +157,10 @@ class Trainer:
         return self.setup.config.public.weight * gradient
 
     def _apply(self, update: Tensor, move: Tensor | None = None) -> None:
-        self.optimiser.apply(self.step, self.engine.unflatten(update), None if move is None else self.engine.unflatten(move))
+        parts = None if move is None else self.engine.unflatten(move)
+        public, private = self.optimiser.apply(self.step, self.engine.unflatten(update), parts)
+        if self._own_coordinates:
+            self.influence.halves(public, private)
 
     @property
     def _own_coordinates(self) -> bool:
@@ -288,6 +301,7 @@ class Trainer:
             public_loss=self.public_loss,
             epsilon=_or_word(self.epsilon),
             learning_rate=self.optimiser.learning_rate,
+            **self.influence.told(),
         )
         self.save_checkpoint()
 

@@ -58,8 +58,8 @@ class Optimiser:
         """That of the last step."""
         return float(self.torch.param_groups[0]["lr"])
 
-    def apply(self, step: int, update: dict[str, Tensor], move: dict[str, Tensor] | None = None) -> None:
-        """Take a step.
+    def apply(self, step: int, update: dict[str, Tensor], move: dict[str, Tensor] | None = None) -> tuple[float, float]:
+        """Take a step; tells how far the weights went by the update, and how far by the move.
 
         Args:
             update: a gradient for every parameter.
@@ -71,13 +71,16 @@ class Optimiser:
             group["lr"] = self.config.learning_rate * share
         for name, gradient in update.items():
             self.parameters[name].grad = gradient
+        before = [p.detach().clone() for p in self.parameters.values()]
         self.torch.step()
+        lengths = (_distance(before, list(self.parameters.values())), share * _length(list((move or {}).values())))
         with torch.no_grad():
             for name, way in (move or {}).items():
                 self.parameters[name].sub_(way, alpha=share)
             if self.average is not None:
                 for name, mean in self.average.items():
                     mean.lerp_(self.parameters[name], 1 - self.config.average)
+        return lengths
 
     @torch.no_grad()
     def release_average(self) -> None:
@@ -95,6 +98,15 @@ class Optimiser:
         for name, mean in (self.average or {}).items():
             if state.get("average"):
                 mean.copy_(state["average"][name])
+
+
+def _length(parts: list[Tensor]) -> float:
+    return float(torch.stack([part.norm() for part in parts]).norm()) if parts else 0.0
+
+
+@torch.no_grad()
+def _distance(before: list[Tensor], after: list[nn.Parameter]) -> float:
+    return _length([new - old for old, new in zip(before, after, strict=True)])
 
 
 class CoordinateOptimiser:

@@ -36,7 +36,18 @@ LOGGABLE = frozenset(
         "sampling_rate",
         "expected_batch",
     }
-    | {"subspace_dim", "spectrum", "eigengap", "captured_energy", "subspace_parameters", "trainable_parameters", "interrupted", "clip_norm"}
+    | {
+        "subspace_dim",
+        "spectrum",
+        "eigengap",
+        "captured_energy",
+        "subspace_parameters",
+        "private_share",
+        "private_signal",
+        "trainable_parameters",
+        "interrupted",
+        "clip_norm",
+    }
 )
 
 
