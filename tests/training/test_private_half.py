@@ -19,6 +19,7 @@ from halfmask.training.config import PrivateConfig, RunConfig, build_config
 from halfmask.training.loop import Trainer, run_training
 from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
+from halfmask.training.refresh import calibrate
 from halfmask.training.setup import prepare
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread", "fresh_home")
@@ -48,7 +49,7 @@ def test_a_residual_is_the_image_less_its_view_clipped_as_one(tiny_config: Build
     norms = apart.double().norm(dim=1)
     clip = float(norms.median())
     trainer.mechanism = replace(trainer.mechanism, clip_norm=clip)
-    found = trainer._clipped(batch, units)
+    found = trainer.clipped(batch, units)
     assert isinstance(found, ClippedSum)
     assert torch.allclose(found.norms, norms, rtol=1e-3)
     expected = (apart * (clip / norms.clamp(min=clip))[:, None].float()).sum(0)
@@ -60,7 +61,7 @@ def test_one_persons_residual_never_exceeds_the_clip_norm(tiny_config: Build, tm
     trainer.mechanism = replace(trainer.mechanism, clip_norm=1e-3)
     for person in range(3):
         batch, units = trainer._shown(trainer.setup.private, np.array([person]), torch.tensor([person]), torch.ones(1))
-        clipped = trainer._clipped(batch, units)
+        clipped = trainer.clipped(batch, units)
         assert isinstance(clipped, ClippedSum)
         assert len(clipped.norms) == 1, "image and view are one unit: clipped apart, one person could add twice the clip norm"
         assert float(clipped.flat().double().norm()) <= 1e-3
@@ -129,7 +130,7 @@ def test_projecting_first_clips_coordinates(tiny_config: Build, tmp_path: Path) 
     trainer = trainer_for(config, tmp_path / "run")
     trainer._refresh()
     batch, units = trainer._shown(trainer.setup.private, np.arange(3), torch.arange(3), torch.ones(3))
-    clipped = trainer._clipped(batch, units)
+    clipped = trainer.clipped(batch, units)
     assert isinstance(clipped, ClippedCoordinates) and len(clipped.coordinates) == trainer.subspace.dimension  # type: ignore[union-attr]
     assert float(clipped.coordinates.norm()) <= 3 * trainer.mechanism.clip_norm
     trainer._take_step()
@@ -182,7 +183,7 @@ def test_a_model_too_sure_of_itself_is_found_out(tiny_config: Build, tmp_path: P
             layer.weight *= 4
             layer.bias *= 4
     assert best_sharpness(model, batch) == pytest.approx(before / 4, rel=0.01) or before == 0.125
-    trainer._calibrate()
+    calibrate(trainer)
     assert trainer.sharpness == best_sharpness(model, batch)
 
 
@@ -206,7 +207,7 @@ def test_calibration_looks_at_watched_people_alone(tiny_config: Build, tmp_path:
         trainer = trainer_for(with_private(tiny_config(method="feature-projective"), calibrate=True), tmp_path / f"run{number}")
         if number:
             trainer.setup.private.features["image"] = trainer.setup.private.features["image"] * 0 + 1
-        trainer._calibrate()
+        calibrate(trainer)
         found.append(trainer.sharpness)
     assert found[0] == found[1]
 

@@ -42,7 +42,7 @@ _ROUNDING = 1e-5
 def noise_variance(trainer: Trainer) -> Finding:
     """Release nothing at all, often: what comes out is the noise, whose variance the accountant was told."""
     nobody = np.zeros(0, np.int64)
-    empty = trainer._clipped(*trainer._shown(trainer.setup.private, nobody, torch.from_numpy(nobody), torch.zeros(0)))
+    empty = trainer.clipped(*trainer._shown(trainer.setup.private, nobody, torch.from_numpy(nobody), torch.zeros(0)))
     dimensions = trainer.engine.size if trainer.subspace is None else trainer.subspace.dimension
     releases = math.ceil(_VARIANCE_NUMBERS / dimensions)
     energy = sum(float(trainer.mechanism.release(empty, trainer.subspace).double().square().sum()) for _ in range(releases))
@@ -74,7 +74,7 @@ def extreme_gradients(trainer: Trainer) -> Finding:
         return (first - second) / 2**0.5
 
     def clipped(which: list[int]) -> Tensor:
-        return _vector(trainer._clipped({"x": rows[which]}, torch.arange(len(which))))
+        return _vector(trainer.clipped({"x": rows[which]}, torch.arange(len(which))))
 
     everyone = list(range(len(rows)))
     with _loss(plain):
@@ -156,7 +156,7 @@ def records_apart(trainer: Trainer) -> Finding:
 
     def clipped(which: list[int]) -> Tensor:
         everyone = torch.arange(len(which))
-        return _vector(trainer._clipped(*trainer._shown(records, np.array(which), everyone, torch.ones(len(which)))))
+        return _vector(trainer.clipped(*trainer._shown(records, np.array(which), everyone, torch.ones(len(which)))))
 
     with torch.no_grad():
         _network(trainer).decision.weight.zero_()

@@ -13,26 +13,25 @@ import torch
 from torch import Tensor
 
 from halfmask.data.records import PoseRecords
-from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import Batch, ClippedCoordinates, ClippedSum, ClippingEngine, check_records_apart
 from halfmask.gradients.layered import LayeredSubspace
 from halfmask.gradients.mechanism import Mechanism
-from halfmask.gradients.subspace import Subspace, best_dimension
+from halfmask.gradients.subspace import Subspace
 from halfmask.privacy.account import Account
 from halfmask.privacy.accounting import epsilon
-from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.certificate import Certificate
-from halfmask.privacy.fingerprints import fingerprint_images
 from halfmask.privacy.ledger import Spend
 from halfmask.privacy.noise import open_stream
 from halfmask.privacy.sampling import PoissonSampler, PublicSampler
-from halfmask.tasks.pose import best_sharpness, evaluate, pose_loss
+from halfmask.tasks.pose import evaluate, pose_loss
+from halfmask.training.certify import certificate_of, open_reads
 from halfmask.training.config import RunConfig
 from halfmask.training.influence import Influence
 from halfmask.training.optimise import CoordinateOptimiser, Optimiser
 from halfmask.training.outputs import RunFolder, check_folder
 from halfmask.training.progress import Progress
-from halfmask.training.setup import Setup, prepare, public_assumptions
+from halfmask.training.refresh import calibrate, refresh
+from halfmask.training.setup import Setup, prepare
 from halfmask.training.showing import Showing
 
 # Steps whose cost is written down at once, ahead of taking them, as a share of the run and at most: what a crash can cost.
@@ -122,10 +121,10 @@ class Trainer:
         move = None
         records = np.zeros(0, np.int64)
         if method.private == "noised":
-            self._calibrate()
+            calibrate(self)
             records, unit_index, weight = setup.units.records_of(self.poisson.draw())
             batch, unit_index = self._shown(setup.private, records, unit_index, weight)
-            clipped = self._clipped(batch, unit_index)
+            clipped = self.clipped(batch, unit_index)
             if self._own_coordinates:
                 released = self.mechanism.release_coordinates(clipped, self.subspace)
                 move = self._move(released)
@@ -193,12 +192,13 @@ class Trainer:
         views = batch | shown[1] | {"weight": -weight}
         return {name: torch.cat([tensor, views[name]]) for name, tensor in batch.items()}, torch.cat([unit_index, unit_index])
 
-    def _public_units(self, people: PoseRecords) -> tuple[Batch, Tensor]:
+    def public_units(self, people: PoseRecords) -> tuple[Batch, Tensor]:
         """Public people as private ones are shown."""
         everyone = torch.arange(len(people))
         return self._shown(people, everyone.numpy(), everyone, torch.ones(len(people)))
 
-    def _clipped(self, batch: Batch, unit_index: Tensor) -> ClippedSum | ClippedCoordinates:
+    def clipped(self, batch: Batch, unit_index: Tensor) -> ClippedSum | ClippedCoordinates:
+        """What of some units' gradients goes into the sum: the clip norm at most of each, projected first where the recipe says so."""
         config, clip_norm = self.setup.config, self.mechanism.clip_norm
         if self.subspace is not None and config.subspace.project_first:
             return self.engine.clipped_coordinates(pose_loss, batch, clip_norm, self.subspace, unit_index, config.chunk)
@@ -221,71 +221,7 @@ class Trainer:
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
     def _refresh(self) -> None:
-        """Recompute the subspace from public records, and what the clip norm follows: public data only."""
-        setup, config = self.setup, self.setup.config
-        self._calibrate()
-        follows = config.private.follow > 0 and setup.method.private == "noised"
-        if setup.method.projected:
-            self.subspace = self._find_subspace()
-        if follows:
-            self._follow_public_norms(config.private.follow)
-        if self.subspace is not None:
-            if not config.subspace.dim:
-                self._choose_dimension()
-                if follows and config.subspace.project_first:
-                    self._follow_public_norms(config.private.follow)
-            self.in_subspace.rebase(self.subspace)
-            self.folder.log("subspace", step=self.step, **self.subspace.diagnostics())
-
-    def _calibrate(self) -> None:
-        """How sure the private loss takes the model to be: from the watched, who are public, and weights already released."""
-        watched = self.setup.watched
-        if self.setup.config.private.calibrate and watched is not None:
-            self.sharpness = best_sharpness(self.setup.model, watched.batch(np.arange(len(watched)), "image", self.setup.device))
-
-    def _find_subspace(self) -> Subspace | LayeredSubspace:
-        """From S_pub, from views of private records (public too, and drawn independently of the private coins), or from both."""
-        setup, wanted = self.setup, self.setup.config.subspace
-        parts = [] if setup.basis is None or not wanted.samples else [self._public_units(setup.basis)]
-        if wanted.views:
-            some = self.basis_sampler.draw()
-            views = setup.private.batch(some, "view", setup.device) | {"weight": torch.ones(len(some), device=setup.device)}
-            if setup.config.private.calibrate:
-                views["sharpness"] = torch.full_like(views["weight"], self.sharpness)
-            parts.append((views, some))
-        records = {name: torch.cat([part[name] for part, _ in parts]) for name in parts[0][0]}
-        # Numbered apart: people of different sets are different people.
-        starts = np.cumsum([0] + [int(units.max()) + 1 for _, units in parts])
-        units = torch.cat([part + int(start) for (_, part), start in zip(parts, starts, strict=False)])
-        dimension = wanted.dim or wanted.most
-        if wanted.kind == "layers":
-            return self.engine.layered_subspace(pose_loss, records, dimension, setup.config.chunk, units)
-        return self.engine.subspace(pose_loss, records, dimension, setup.config.chunk, unit_index=units)
-
-    def _choose_dimension(self) -> None:
-        """As many coordinates as held-out public people say are worth their noise."""
-        assert self.subspace is not None and self.setup.watched is not None
-        batch, units = self._public_units(self.setup.watched)
-        each = self.engine.coordinates(pose_loss, batch, self.subspace, units, self.setup.config.chunk)
-        scale = (self.mechanism.clip_norm / each.norm(dim=1, keepdim=True).clamp(min=1e-12)).clamp(max=1)
-        self.subspace = self.subspace.first(best_dimension(each * scale, self.mechanism.noise_in_mean))
-
-    def _follow_public_norms(self, quantile: float) -> None:
-        """Set C by the norms of public people, preferably such as did not make the subspace: on those it fits too well.
-
-        σ is in units of C, and C is a function of public data and of weights already released, so ε is what it was.
-        """
-        people = self.setup.watched or self.setup.basis
-        if people is None:
-            raise HalfmaskError(
-                "private.follow needs public people whose gradients to measure: add records with split 'public', or set it to 0"
-            )
-        norms = self._clipped(*self._public_units(people)).norms
-        norms = norms[torch.isfinite(norms) & (norms > 0)]
-        if len(norms):
-            self.mechanism = replace(self.mechanism, clip_norm=float(norms.quantile(quantile)))
-            self.clip_norms.append(self.mechanism.clip_norm)
-        self.folder.log("clip", step=self.step, clip_norm=self.mechanism.clip_norm)
+        refresh(self)
 
     def _end_epoch(self) -> None:
         setup = self.setup
@@ -323,7 +259,7 @@ class Trainer:
             last_step=self.paid + steps - 1,
             sampling_rate=setup.sampling_rate,
             # A run that writes private values down, or admits to having looked, is a read without noise.
-            noise_multiplier=0.0 if self._open_reads() else setup.noise_multiplier,
+            noise_multiplier=0.0 if open_reads(self) else setup.noise_multiplier,
             clip_norm=self.mechanism.clip_norm,
             expected_batch=self.poisson.expected_batch,
             noise_source=self.mechanism.noise.source if setup.method.private == "noised" else "none",
@@ -339,21 +275,6 @@ class Trainer:
             left = self.account.check(self._spend(self.remaining))
             if left is not None:
                 self.progress.message(f"of the dataset's budget ε = {left:.4g} will be left after this run (RDP filter)")
-
-    def _open_reads(self) -> list[str]:
-        """Reads of private data that the mechanism does not cover: each of them voids the promise."""
-        setup, config = self.setup, self.setup.config
-        reads = list(config.declared_reads)
-        if setup.method.private == "exact":
-            reads.append("every training step read private records without clipping or noise")
-        if config.unsafe_diagnostics and setup.method.private != "unread":
-            reads.append("private losses and gradient norms were written down (unsafe_diagnostics)")
-        for part, expected in ((self.mechanism, Mechanism), (self.poisson, PoissonSampler), (self.engine, ClippingEngine)):
-            if type(part) is not expected:
-                reads.append(f"the steps were taken with {type(part).__name__} in place of {expected.__name__}, whose promise is not known")
-        if self.mechanism.expected_batch != self.poisson.expected_batch:
-            reads.append("the divisor of the private sum was not the expected batch size")
-        return reads
 
     def _write_unsafe(self, batch: Batch, clipped: ClippedSum | ClippedCoordinates) -> None:
         with torch.no_grad():
@@ -395,45 +316,7 @@ class Trainer:
 
     def certificate(self) -> Certificate:
         """The statement about what this run has paid for so far."""
-        setup, config = self.setup, self.setup.config
-        plan = setup.plan
-        by_adjacency = {}
-        for adjacency in Adjacency if plan is None else setup.method.adjacencies:
-            if plan is None:
-                by_adjacency[adjacency.value] = 0.0
-            elif adjacency is not Adjacency.REPLACE_ONE or config.accountant == "pld":
-                by_adjacency[adjacency.value] = epsilon(
-                    [replace(plan, steps=self.paid, adjacency=adjacency)], config.delta, config.accountant
-                )
-        return Certificate(
-            method=setup.method.name,
-            unit=config.unit,
-            units=len(setup.units),
-            adjacency=config.adjacency,
-            epsilon=by_adjacency,
-            delta=config.delta,
-            accountant=config.accountant,
-            noise_multiplier=setup.noise_multiplier,
-            sampling_rate=setup.sampling_rate,
-            steps=self.paid if plan is not None else self.step,
-            planned_steps=setup.steps,
-            clip_norm=self.mechanism.clip_norm,
-            expected_batch=self.poisson.expected_batch,
-            public_assumptions=public_assumptions(setup) + self._moving_clip_norm(),
-            noise_source=self.mechanism.noise.source if setup.method.private == "noised" else "none",
-            ledger_total=self.account.total(config.delta, Adjacency.parse(config.adjacency)),
-            dataset_fingerprint=setup.data.fingerprints.dataset,
-            related_datasets=self.account.related_names,
-            public_record_hashes=_hashes(setup.basis) if setup.method.projected and config.subspace.source == "private" else [],
-            unaccounted_reads=self._open_reads(),
-        )
-
-    def _moving_clip_norm(self) -> list[str]:
-        followed = self.clip_norms[1:]
-        if not followed:
-            return []
-        span = f"from {min(followed):.4g} to {max(followed):.4g}"
-        return [f"that the clip norm moved {span} with gradient norms of public people, and the noise, in proportion to it, with it"]
+        return certificate_of(self)
 
     def save_checkpoint(self) -> None:
         """Everything needed to go on, all of it public or post-processing."""
@@ -515,10 +398,6 @@ def finish(trainer: Trainer) -> None:
         metrics, per_joint = evaluate(setup.model, setup.data.test, device=setup.device)
         folder.save_metrics(setup.config.task, setup.data.name, "test", metrics, per_joint)
     folder.save_certificate(trainer.certificate())
-
-
-def _hashes(records: PoseRecords | None) -> list[str]:
-    return [] if records is None else sorted(record.hex() for record in fingerprint_images(records.images).exact)
 
 
 def _or_word(value: float) -> float | str:
