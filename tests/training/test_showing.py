@@ -104,6 +104,35 @@ def test_showing_a_person_often_does_not_raise_their_share(tiny_config: Build, t
     trainer.train()
 
 
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_persons_change_depends_on_nobody_else_in_the_batch(fresh_home: Path, tiny_records: PoseRecords, cached: bool) -> None:
+    """Otherwise leaving one person out would change everybody after them, and the sum by far more than C."""
+    people = tiny_records
+    if cached:
+        torch.manual_seed(0)
+        people = with_lower_features(people, PoseModel("nano", input_size=people.images.shape[2:]).eval(), copies=3, change=PLAIN)
+    shown = []
+    for records in ([2, 5, 7], [5, 7]):
+        shown.append(Showing(ShowingConfig(times=2, copies=3), 0).show(people, np.array(records), "image", times=2)[0])
+    for name in shown[0]:
+        assert torch.equal(shown[0][name][2:], shown[1][name])
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_the_generator_does_not_tell_how_many_were_shown(fresh_home: Path, tiny_records: PoseRecords, cached: bool) -> None:
+    """Its state is in the checkpoint, and the public half draws from it next."""
+    people = tiny_records
+    if cached:
+        torch.manual_seed(0)
+        people = with_lower_features(people, PoseModel("nano", input_size=people.images.shape[2:]).eval(), copies=1, change=PLAIN)
+    states = []
+    for records in ([], [3], [1, 2, 3, 4]):
+        showing = Showing(ShowingConfig(times=1, copies=1), 0)
+        showing.show(people, np.array(records, np.int64), "image")
+        states.append(showing.state())
+    assert torch.equal(states[0], states[1]) and torch.equal(states[0], states[2])
+
+
 def test_a_run_with_showings_resumes(tiny_config: Build) -> None:
     showing = Showing(ShowingConfig(times=1), 3)
     state = showing.state()

@@ -85,7 +85,7 @@ class Augmentation:
         inside = ((joints >= 0) & (joints <= 2 * half)).all(-1)
         return joints, labelled & inside & self.kept
 
-    def of(self, some: slice) -> Augmentation:
+    def of(self, some: slice | Tensor) -> Augmentation:
         """What happens to some of the records."""
         return Augmentation(
             self.mirrored[some],

@@ -29,20 +29,26 @@ def pose_loss(model: nn.Module, batch: Batch) -> Tensor:
     see `best_sharpness`.
     """
     assert isinstance(model, PoseModel)
-    x_logits, y_logits = model.upper(batch["features"]) if "features" in batch else model(batch["image"])
+    logits = _logits(model, batch)
     if "sharpness" in batch:
-        sharpness = batch["sharpness"][:, None, None]
-        x_logits, y_logits = x_logits * sharpness, y_logits * sharpness
-    k = model.bins_per_pixel
+        logits = (logits[0] * batch["sharpness"][:, None, None], logits[1] * batch["sharpness"][:, None, None])
+    loss = _cross_entropy(logits, batch, model.bins_per_pixel)
+    return loss * batch["weight"] if "weight" in batch else loss
+
+
+def _logits(model: PoseModel, batch: Batch) -> Logits:
+    return model.upper(batch["features"]) if "features" in batch else model(batch["image"])
+
+
+def _cross_entropy(logits: Logits, batch: Batch, bins_per_pixel: int) -> Tensor:
     # Coordinates of unlabelled joints may be anything, even NaN, and NaN times nothing is NaN: they are never looked at.
     joints = torch.where(batch["labelled"][..., None], batch["joints"], torch.zeros_like(batch["joints"]))
-    losses = torch.zeros(joints.shape[:2], device=x_logits.device)
-    for axis, logits in enumerate((x_logits, y_logits)):
-        targets = smoothed_targets(joints[..., axis], logits.shape[-1], k)
-        losses = losses - (targets * logits.log_softmax(-1)).sum(-1)
+    losses = torch.zeros(joints.shape[:2], device=joints.device)
+    for axis, values in enumerate(logits):
+        targets = smoothed_targets(joints[..., axis], values.shape[-1], bins_per_pixel)
+        losses = losses - (targets * values.log_softmax(-1)).sum(-1)
     losses = torch.where(batch["labelled"], losses, torch.zeros_like(losses))
-    loss = losses.sum(-1) / model.joints
-    return loss * batch["weight"] if "weight" in batch else loss
+    return losses.sum(-1) / joints.shape[1]
 
 
 @torch.no_grad()
@@ -53,11 +59,11 @@ def best_sharpness(model: PoseModel, batch: Batch) -> float:
     for everyone alike, and the clip norm is spent on that, though it moves no joint. With its logits scaled by this factor the model is
     as sure as it should be, and what is left of the gradient is about where the joints are.
     """
+    x_logits, y_logits = _logits(model, batch)
     smallest, best = math.inf, 1.0
     for step in range(-12, 5):
         sharpness = 2 ** (step / 4)
-        scaled = batch | {"sharpness": torch.full((len(batch["joints"]),), sharpness, device=batch["joints"].device)}
-        loss = float(pose_loss(model, scaled).mean())
+        loss = float(_cross_entropy((x_logits * sharpness, y_logits * sharpness), batch, model.bins_per_pixel).mean())
         if loss < smallest:
             smallest, best = loss, sharpness
     return best

@@ -1,7 +1,9 @@
 """How records are shown to the network: as they are, or after random changes.
 
-Changes are drawn from public randomness, for each record by itself, and never by looking at anybody else, so a person's gradient stays a
-function of that person alone. ψ was computed before, on the crop as it is; a view shown here is that view, changed.
+Changes come from public randomness, so they must not tell who is in a private batch, nor depend on it. Each time, changes are drawn for
+*everybody*, and those of the records asked for are taken: what happens to a person in a step depends on nobody else, their gradient stays a
+function of that person alone, and the generator moves on by the same amount whoever was drawn. ψ was computed before, on the crop
+as it is; a view shown here is that view, changed.
 """
 
 from __future__ import annotations
@@ -61,13 +63,18 @@ class Showing:
             times: how often each record appears, one showing next to the other; by default as the config says.
         """
         times = min(1, self.config.times) if times is None else times
-        if times == 0 or not len(records):
+        if times == 0:
             return [people.batch(records, source, self.device) for source in sources]
         if people.features:
             return self._cached(people, records, sources, times)
+        everybody = np.repeat(np.arange(len(people)), times)
+        whole = {"joints": torch.from_numpy(people.joints[everybody]), "labelled": torch.from_numpy(people.labelled[everybody])}
+        whole["image"] = torch.empty(len(everybody), 1, *people.images.shape[2:], device="meta")
+        places = torch.from_numpy((np.asarray(records)[:, None] * times + np.arange(times)).reshape(-1))
+        drawn = draw(whole, self.generator, self.config.change, people.skeleton).of(places)
+        if not len(records):
+            return [people.batch(records, source, self.device) for source in sources]
         repeated = np.repeat(records, times)
-        whole = people.batch(repeated, sources[0])
-        drawn = draw(whole, self.generator, self.config.change, people.skeleton)
         return [
             {name: tensor.to(self.device) for name, tensor in drawn.apply(people.batch(repeated, source)).items()} for source in sources
         ]
@@ -77,8 +84,8 @@ class Showing:
         kinds = (people, *people.copies)
         if len(kinds) < times:
             raise HalfmaskError(f"{times} showings of each record need {times - 1} copies, and there are {len(people.copies)}")
-        order = torch.rand(len(records), len(kinds), generator=self.generator).argsort(1)[:, :times].flatten().numpy()
-        repeated = np.repeat(records, times)
+        everybody = torch.rand(len(people), len(kinds), generator=self.generator).argsort(1)[:, :times].numpy()
+        order, repeated = everybody[records].reshape(-1), np.repeat(records, times)
         # Copy by copy, then back into the order of the records.
         places = np.argsort(order, kind="stable")
         back = torch.from_numpy(np.argsort(places, kind="stable")).to(self.device)
