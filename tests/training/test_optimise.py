@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -169,3 +170,50 @@ def test_public_steps_are_taken_besides(tiny_config: Build, tmp_path: Path) -> N
 def test_what_does_not_fit_is_refused(settings: tuple[str, ...], message: str) -> None:
     with pytest.raises(HalfmaskError, match=message):
         build_config({}, {}, list(settings))
+
+
+def noise_in_moves(config: RunConfig, folder: Path, fault: str = "") -> float:
+    """The mean square of a coordinate of empty batches' moves, in units of what the accountant was told."""
+    trainer = trainer_for(config, folder)
+    trainer._refresh()
+    trainer.poisson.draw = lambda: torch.zeros(0, dtype=torch.long)  # type: ignore[method-assign]
+    if fault == "noise off":
+        trainer.mechanism = replace(trainer.mechanism, noise_multiplier=1e-9)
+    elif fault == "noise/4":
+        trainer.mechanism = replace(trainer.mechanism, noise_multiplier=trainer.mechanism.noise_multiplier / 4)
+    moves: list[torch.Tensor] = []
+    trainer._apply = lambda update, move=None: moves.append(move)  # type: ignore[method-assign, misc]
+    for _ in range(120):
+        trainer._take_step()
+    assert trainer.subspace is not None
+    told = trainer.setup.noise_multiplier * config.clip_norm / trainer.poisson.expected_batch
+    scale = config.private.learning_rate / config.clip_norm * told
+    seen = torch.stack([trainer.subspace.coordinates(move) for move in moves]) / scale
+    return float(seen.square().mean())
+
+
+@pytest.mark.parametrize("kind", ["gradients", "layers"])
+def test_an_empty_batch_is_a_move_of_noise(tiny_config: Build, tmp_path: Path, kind: str) -> None:
+    settings = ("private.optimiser=sgd", "private.momentum=0", f"subspace.kind={kind}", "subspace.dim=16", "subspace.project_first=true")
+    config = tiny_config(*settings, method="projected")
+    assert noise_in_moves(config, tmp_path / "run") == pytest.approx(1.0, abs=0.15)
+    for fault in ("noise off", "noise/4"):
+        assert noise_in_moves(config, tmp_path / fault, fault) != pytest.approx(1.0, abs=0.15)
+
+
+@pytest.mark.parametrize("kind", ["gradients", "layers"])
+def test_one_person_moves_the_weights_by_no_more_than_their_share(tiny_config: Build, tmp_path: Path, kind: str) -> None:
+    """With the same noise, a batch with a person and one without them: C / B̄ in the coordinates, whatever the person's gradient."""
+    settings = ("private.optimiser=sgd", "private.momentum=0", f"subspace.kind={kind}", "subspace.dim=16", "subspace.project_first=true")
+    config = tiny_config(*settings, method="projected", clip_norm=1e-3, insecure_seed=7)
+    moves = []
+    for drawn in ([3, 5], [5]):
+        trainer = trainer_for(config, tmp_path / f"run{len(drawn)}")
+        trainer._refresh()
+        trainer.poisson.draw = lambda drawn=drawn: torch.tensor(drawn)  # type: ignore[method-assign, misc]
+        seen: list[torch.Tensor] = []
+        trainer._apply = lambda update, move=None, seen=seen: seen.append(move)  # type: ignore[method-assign, misc]
+        trainer._take_step()
+        moves.append(seen[0])
+    share = config.private.learning_rate / config.batch
+    assert 0.98 * share < float((moves[0] - moves[1]).norm()) <= share * (1 + 1e-4)
