@@ -25,6 +25,7 @@ from halfmask.gradients.mechanism import METHODS, Mechanism, method_named
 from halfmask.gradients.subspace import Subspace
 from halfmask.privacy.noise import RandomStream
 from halfmask.privacy.sampling import PoissonSampler
+from halfmask.training import refresh
 from halfmask.training.loop import Trainer
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread")
@@ -260,7 +261,7 @@ def test_noise_that_does_not_follow_the_clip_norm_is_measured(
 
 
 def test_a_clip_that_runs_ahead_of_the_noise_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Trainer._clipped
+    real = Trainer.clipped
 
     def ahead(self: Trainer, *rest: Any) -> Any:
         here = self.mechanism
@@ -270,22 +271,22 @@ def test_a_clip_that_runs_ahead_of_the_noise_is_seen(folder: Path, monkeypatch: 
         finally:
             self.mechanism = here
 
-    monkeypatch.setattr(Trainer, "_clipped", ahead)
+    monkeypatch.setattr(Trainer, "clipped", ahead)
     assert not checks.step_sensitivity(small("dpsgd", folder, 0, FOLLOW), 12).passed
 
 
 def test_a_clip_norm_that_follows_private_people_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Trainer._follow_public_norms
+    real = refresh.follow_public_norms
 
-    def private_norms(self: Trainer, quantile: float) -> None:
-        before = self.setup
-        self.setup = replace(before, watched=before.private)
+    def private_norms(trainer: Trainer, quantile: float) -> None:
+        before = trainer.setup
+        trainer.setup = replace(before, watched=before.private)
         try:
-            real(self, quantile)
+            real(trainer, quantile)
         finally:
-            self.setup = before
+            trainer.setup = before
 
-    monkeypatch.setattr(Trainer, "_follow_public_norms", private_norms)
+    monkeypatch.setattr(refresh, "follow_public_norms", private_norms)
     assert not checks.clip_norm_public(small("dpsgd", folder, 0, FOLLOW), small("dpsgd", folder, FULL, FOLLOW)).passed
 
 

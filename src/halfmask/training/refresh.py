@@ -28,12 +28,12 @@ def refresh(trainer: Trainer) -> None:
     if setup.method.projected:
         trainer.subspace = _find_subspace(trainer)
     if follows:
-        _follow_public_norms(trainer, config.private.follow)
+        follow_public_norms(trainer, config.private.follow)
     if trainer.subspace is not None:
         if not config.subspace.dim:
             _choose_dimension(trainer)
             if follows and config.subspace.project_first:
-                _follow_public_norms(trainer, config.private.follow)
+                follow_public_norms(trainer, config.private.follow)
         trainer.in_subspace.rebase(trainer.subspace)
         trainer.folder.log("subspace", step=trainer.step, **trainer.subspace.diagnostics())
 
@@ -74,7 +74,7 @@ def _choose_dimension(trainer: Trainer) -> None:
     trainer.subspace = trainer.subspace.first(best_dimension(each * scale, trainer.mechanism.noise_in_mean))
 
 
-def _follow_public_norms(trainer: Trainer, quantile: float) -> None:
+def follow_public_norms(trainer: Trainer, quantile: float) -> None:
     """Set C by the norms of public people, preferably such as did not make the subspace: on those it fits too well.
 
     σ is in units of C, and C is a function of public data and of weights already released, so ε is what it was.
