@@ -257,3 +257,26 @@ def test_raw_public_people_are_named_where_they_are_used(tiny_config: Build) -> 
     assert not any("raw images" in line for line in public_assumptions(ready(tiny_config(method="dpsgd"))))
     shared = ready(tiny_config("public.raw_share=0.5", method="feature"))
     assert any("raw images" in line for line in public_assumptions(shared))
+
+
+def test_a_frozen_network_without_weights_is_remarked_on(tiny_config: Build) -> None:
+    for strategy, remarked in (("top", True), ("full", False)):
+        listener = Listener()
+        prepare(tiny_config(strategy=strategy), listener)
+        assert any("the frozen part is random" in line for line in listener.warnings) is remarked
+
+
+def test_named_public_parts_are_kept_to_their_use(tiny_config: Build, tiny_records: PoseRecords) -> None:
+    """`basis` spans the subspace, `tuning` is watched, and neither is trained on."""
+    everyone = np.arange(12)
+    drawn = prepare(tiny_config(method="feature-projective"), Progress()).data
+    data = replace(
+        drawn, public=tiny_records.take(everyone[:6]), basis=tiny_records.take(everyone[6:9]), tuning=tiny_records.take(everyone[9:])
+    )
+    setup = prepare(tiny_config("subspace.samples=3", "subspace.dim=2", method="feature-projective"), Progress(), data=data)
+    assert setup.basis is not None and setup.watched is not None and setup.raw_public is not None
+    assert np.array_equal(setup.basis.joints, tiny_records.joints[6:9])
+    assert np.array_equal(setup.watched.joints, tiny_records.joints[9:])
+    assert np.array_equal(setup.raw_public.joints, tiny_records.joints[:6])
+    with pytest.raises(HalfmaskError, match=r"data\.splits\.basis has 3"):
+        prepare(tiny_config("subspace.samples=4", "subspace.dim=2", method="feature-projective"), Progress(), data=data)

@@ -86,6 +86,11 @@ def prepare(config: RunConfig, progress: Progress, data: Datasets | None = None,
     data = data or load_datasets(config.data, config.model.input_size, progress.stage)
     for line in data.remarks():
         progress.message(line)
+    if model is None and config.model.weights is None and config.strategy in ("top", "finetune"):
+        progress.warn(
+            f"strategy {config.strategy} keeps most of the network as it is, and model.weights names none: the frozen part is random. Set "
+            "model.weights to a checkpoint"
+        )
     model = model or build_model(config.model, joints=data.private.joints.shape[1], untrained=config.strategy == "scratch")
     _check_disjoint(config, data, progress)
     private, basis = _set_basis_apart(config, method, data)
