@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 from halfmask.gradients.check import check_model
 from halfmask.gradients.engine import ClippingEngine
+from halfmask.models.simcc import PoseModel
+from halfmask.tasks.pose import pose_loss
+from halfmask.training.strategy import choose_parameters
 
 Batch = dict[str, Tensor]
 
@@ -86,3 +89,24 @@ def test_dropout_does_not_look_like_a_fault() -> None:
         warnings.simplefilter("error")
         engine.clipped_sum(loss, batch_for(model, 6), 1.0)
     assert engine.path == "fast"
+
+
+@pytest.mark.parametrize("strategy", ["top", "finetune", "full"])
+def test_rounding_under_autocast_is_not_taken_for_an_error(strategy: str) -> None:
+    """The check is made in full precision; the pose model stays on the fast path, and nobody passes the clip norm."""
+    torch.manual_seed(0)
+    model = PoseModel("nano", input_size=(64, 48)).eval()
+    choose_parameters(model, strategy)
+    batch = {
+        "image": torch.randint(0, 256, (4, 3, 64, 48), dtype=torch.uint8),
+        "joints": torch.rand(4, 16, 2) * 40,
+        "labelled": torch.ones(4, 16, dtype=torch.bool),
+    }
+    exact = ClippingEngine(model).clipped_sum(pose_loss, batch, 0.5).flat()
+    engine = ClippingEngine(model)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = engine.clipped_sum(pose_loss, batch, 0.5).flat()
+        alone = engine.clipped_sum(pose_loss, {name: tensor[:1] for name, tensor in batch.items()}, 0.5).flat()
+    assert engine.path == "fast"
+    assert (rough - exact).norm() < 0.2 * exact.norm()
+    assert alone.norm() <= 0.5

@@ -43,7 +43,9 @@ class SelfCheck:
             torch.manual_seed(0)  # so that dropout, if there is any, draws the same twice
             return losses_of(loss_fn, self.model, few)
 
-        with torch.random.fork_rng(devices=_cuda_devices(parameters)):
+        # In full precision: what is looked for are gross errors, and in bfloat16 rounding would pass for one.
+        precise = torch.autocast(parameters[0].device.type, enabled=False)
+        with precise, torch.random.fork_rng(devices=_cuda_devices(parameters)):
             terms = tape.terms(losses, count_records(few))
             apart = [torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True) for loss in losses()]
         with torch.no_grad():
