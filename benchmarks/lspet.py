@@ -1,7 +1,7 @@
 """The table on Leeds Sports Pose Extended: `python -m benchmarks.lspet WEIGHTS OUT`, where WEIGHTS is what `pose/lspet-pretrain` made.
 
 Runs what is not there yet and prints the table of what is. Several may be started side by side: each takes the next run that nobody
-has taken. A run that was cut short is taken up again once its `.taken` file is removed.
+has taken. A run that was cut short is resumed once its `.taken` file is removed.
 """
 
 from __future__ import annotations
@@ -79,12 +79,15 @@ def main() -> None:
     order = sorted(((seed, row, name) for row in ROWS for name, seed in row.runs()), key=lambda run: run[0])
     for seed, row, name in order:
         taken = options.out / f"{name}.taken"
-        if options.show or taken.exists():
+        if options.show:
+            break
+        try:
+            taken.touch(exist_ok=False)
+        except FileExistsError:
             continue
-        taken.touch()
         settings = [f"model.weights={options.weights}", *row.settings]
         config = build_config(load_recipe("pose/lspet"), {"method": row.method, "epsilon": row.epsilon, "seed": seed}, settings)
-        run_training(config, options.out / name)
+        run_training(config, options.out / name, resume=(options.out / name).exists())
         print(name, flush=True)
     show(options.out)
 

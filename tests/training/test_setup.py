@@ -280,3 +280,15 @@ def test_named_public_parts_are_kept_to_their_use(tiny_config: Build, tiny_recor
     assert np.array_equal(setup.raw_public.joints, tiny_records.joints[:6])
     with pytest.raises(HalfmaskError, match=r"data\.splits\.basis has 3"):
         prepare(tiny_config("subspace.samples=4", "subspace.dim=2", method="feature-projective"), Progress(), data=data)
+
+
+@pytest.mark.parametrize("part", ["public", "basis", "tuning"])
+def test_nobody_is_protected_and_public_at_once(tiny_config: Build, tiny_records: PoseRecords, part: str) -> None:
+    """Images are kept apart by the splits; a subject may have images on both sides."""
+    drawn = prepare(tiny_config(), Progress()).data
+    private, others = replace(drawn.private, subjects=np.arange(40)), replace(tiny_records, subjects=np.arange(100, 112))
+    apart = replace(drawn, name="photographs", private=private, test=None, public=others)
+    prepare(tiny_config(unit="subject"), Progress(), data=apart)
+    shared = replace(apart, **{part: replace(others, subjects=np.r_[7, np.arange(101, 112)])})
+    with pytest.raises(HalfmaskError, match=f"1 of the subjects to protect also have records with split '{part}'"):
+        prepare(tiny_config(unit="subject"), Progress(), data=shared)

@@ -32,6 +32,11 @@ def with_views(records: PoseRecords) -> PoseRecords:
     return replace(records, views=255 - records.images)
 
 
+def with_copies(records: PoseRecords, copies: int) -> PoseRecords:
+    torch.manual_seed(0)
+    return with_lower_features(records, PoseModel("nano", input_size=records.images.shape[2:]).eval(), copies=copies, change=PLAIN)
+
+
 def test_nothing_is_changed_unless_asked(tiny_records: PoseRecords) -> None:
     shown = Showing(ShowingConfig(), 0).show(tiny_records, np.array([3, 1]), "image")[0]
     assert torch.equal(shown["image"], torch.from_numpy(tiny_records.images[[3, 1]]))
@@ -62,12 +67,10 @@ def test_each_record_is_shown_so_many_times_one_beside_the_other(tiny_records: P
 
 
 def test_cached_copies_are_what_the_network_makes_of_changed_crops(fresh_home: Path, tiny_records: PoseRecords) -> None:
-    torch.manual_seed(0)
-    model = PoseModel("nano", input_size=tiny_records.images.shape[2:]).eval()
-    known = with_lower_features(with_views(tiny_records), model, copies=2, change=PLAIN)
+    known = with_copies(with_views(tiny_records), 2)
     assert len(known.copies) == 2
     assert not np.allclose(known.copies[0].joints, known.joints)
-    again = with_lower_features(with_views(tiny_records), model, copies=2, change=PLAIN)
+    again = with_copies(with_views(tiny_records), 2)
     assert np.array_equal(known.copies[1].features["view"], again.copies[1].features["view"])
     # All showings of a record: itself and both copies, each once, each with its own joints.
     shown = Showing(ShowingConfig(times=3, copies=2), 0).show(known, np.array([4, 7]), "image", times=3)[0]
@@ -80,12 +83,10 @@ def test_cached_copies_are_what_the_network_makes_of_changed_crops(fresh_home: P
 
 
 def test_copies_do_not_depend_on_other_records_or_on_the_runs_seed(fresh_home: Path, tiny_records: PoseRecords) -> None:
-    torch.manual_seed(0)
-    model = PoseModel("nano", input_size=tiny_records.images.shape[2:]).eval()
-    everyone = with_lower_features(tiny_records, model, copies=1, change=PLAIN)
+    everyone = with_copies(tiny_records, 1)
     darker = tiny_records.images.copy()
     darker[3] = 0
-    others = with_lower_features(replace(tiny_records, images=darker, key="darker"), model, copies=1, change=PLAIN)
+    others = with_copies(replace(tiny_records, images=darker, key="darker"), 1)
     same = np.delete(np.arange(len(tiny_records)), 3)
     assert np.array_equal(everyone.copies[0].joints, others.copies[0].joints)
     assert np.allclose(everyone.copies[0].features["image"][same], others.copies[0].features["image"][same], atol=2e-3)
@@ -107,10 +108,7 @@ def test_showing_a_person_often_does_not_raise_their_share(tiny_config: Build, t
 @pytest.mark.parametrize("cached", [False, True])
 def test_a_persons_change_depends_on_nobody_else_in_the_batch(fresh_home: Path, tiny_records: PoseRecords, cached: bool) -> None:
     """Otherwise leaving one person out would change everybody after them, and the sum by far more than C."""
-    people = tiny_records
-    if cached:
-        torch.manual_seed(0)
-        people = with_lower_features(people, PoseModel("nano", input_size=people.images.shape[2:]).eval(), copies=3, change=PLAIN)
+    people = with_copies(tiny_records, 3) if cached else tiny_records
     shown = []
     for records in ([2, 5, 7], [5, 7]):
         shown.append(Showing(ShowingConfig(times=2, copies=3), 0).show(people, np.array(records), "image", times=2)[0])
@@ -121,10 +119,7 @@ def test_a_persons_change_depends_on_nobody_else_in_the_batch(fresh_home: Path, 
 @pytest.mark.parametrize("cached", [False, True])
 def test_the_generator_does_not_tell_how_many_were_shown(fresh_home: Path, tiny_records: PoseRecords, cached: bool) -> None:
     """Its state is in the checkpoint, and the public half draws from it next."""
-    people = tiny_records
-    if cached:
-        torch.manual_seed(0)
-        people = with_lower_features(people, PoseModel("nano", input_size=people.images.shape[2:]).eval(), copies=1, change=PLAIN)
+    people = with_copies(tiny_records, 1) if cached else tiny_records
     states = []
     for records in ([], [3], [1, 2, 3, 4]):
         showing = Showing(ShowingConfig(times=1, copies=1), 0)

@@ -202,14 +202,14 @@ def _check_disjoint(config: RunConfig, data: Datasets, progress: Progress) -> No
     if config.unit == "crop" or data.name == "figures":
         return
     mine = data.private.unit_ids(config.unit)
-    for part, records in (("public", data.public), ("test", data.test)):
+    for part, records in (("public", data.public), ("basis", data.basis), ("tuning", data.tuning), ("test", data.test)):
         if records is None or (config.unit == "subject" and records.subjects is None):
             continue
         shared = np.intersect1d(mine, records.unit_ids(config.unit))
         if not len(shared):
             continue
         found = f"{len(shared)} of the {config.unit}s to protect also have records with split '{part}'"
-        if part == "public":
+        if part != "test":
             raise HalfmaskError(f"{found}: nobody can be protected and public at once. Move all records of a {config.unit} to one split")
         progress.warn(f"{found}: scoring on them reveals nothing of training, but the scores are then not those of strangers")
 
