@@ -136,6 +136,54 @@ def test_state_is_carried_to_another_basis(engine: ClippingEngine) -> None:
     assert torch.allclose(old.carry(new, squares, squares=True), turn.square() @ squares, atol=1e-5)
 
 
+def test_whitened_coordinates_vary_alike_and_are_lifted_twice_scaled(engine: ClippingEngine) -> None:
+    plain = engine.layered_subspace(loss, people(30), 60)
+    white = plain.whitened()
+    gradients = engine.per_record_gradients(loss, people(30))
+    scaled = gradients / gradients.norm(dim=1, keepdim=True)
+    spread = torch.stack([white.coordinates(one) for one in scaled]).square().mean(0)
+    assert torch.allclose(spread, spread.mean().expand(60), rtol=1e-3)
+    assert white.scales is not None and float(white.scales.reciprocal().square().mean()) == pytest.approx(1.0)
+    each = engine.coordinates(loss, people(7, seed=1), white)
+    assert torch.allclose(each, engine.coordinates(loss, people(7, seed=1), plain) / white.scales, rtol=1e-4, atol=1e-7)
+    assert torch.allclose(white.lift(each[0].float()), plain.lift((each[0] / white.scales).float()), atol=1e-6)
+    assert torch.allclose(white.first(10).lift(torch.ones(10)), white.lift(torch.cat([torch.ones(10), torch.zeros(50)])), atol=1e-6)
+
+
+def test_whitened_coordinates_are_bounded_by_the_clip_alone(engine: ClippingEngine) -> None:
+    """They may be longer than the gradient, so the clip has to bound them; a sum clipped before is refused."""
+    white = engine.layered_subspace(loss, people(30), 60).whitened()
+    assert white.norm() > 1.5
+    batch, units = people(12, seed=3), torch.arange(12) // 2
+    everyone = engine.clipped_coordinates(loss, batch, 0.01, white, units).coordinates
+    without = engine.clipped_coordinates(loss, {name: tensor[2:] for name, tensor in batch.items()}, 0.01, white, units[2:]).coordinates
+    assert 0.0099 < (everyone - without).norm() <= 0.01
+    mechanism = Mechanism(2.0, 0.01, 4.0, open_stream("noise", 1))
+    with pytest.raises(HalfmaskError, match="clip them"):
+        mechanism.release(engine.clipped_sum(loss, batch, 0.01, units), white)
+
+
+def test_noise_is_alike_in_all_whitened_coordinates(engine: ClippingEngine) -> None:
+    white = engine.layered_subspace(loss, people(30), 60).whitened()
+    empty = {name: tensor[:0] for name, tensor in people(1).items()}
+    mechanism = Mechanism(2.0, 0.5, 4.0, open_stream("noise", 1))
+    nothing = engine.clipped_coordinates(loss, empty, 0.5, white)
+    spread = torch.stack([mechanism.release_coordinates(nothing, white) for _ in range(400)]).std(0)
+    assert torch.allclose(spread, torch.full((60,), 2.0 * 0.5 / 4.0), rtol=0.2)
+    assert float(spread.mean()) == pytest.approx(2.0 * 0.5 / 4.0, rel=0.02)
+
+
+def test_whitened_state_is_carried_as_a_gradient(engine: ClippingEngine) -> None:
+    old, new = (engine.layered_subspace(loss, people(30, seed=seed), 80) for seed in (0, 5))
+    gradient = old.lift(torch.randn(80))
+    carried = old.whitened().carry(new.whitened(), old.whitened().coordinates(gradient))
+    assert torch.allclose(carried, new.whitened().coordinates(gradient), rtol=1e-3, atol=1e-4)
+    white = new.whitened()
+    assert white.scales is not None
+    squares = new.carry(white, torch.rand(80), squares=True)
+    assert torch.allclose(white.carry(new, squares, squares=True), new.carry(new, squares * white.scales.square().float(), squares=True), atol=1e-5)
+
+
 def test_nothing_to_find_is_said(engine: ClippingEngine) -> None:
     with pytest.raises(HalfmaskError, match="at least 1"):
         engine.layered_subspace(loss, people(3), 0)

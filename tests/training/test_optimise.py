@@ -27,6 +27,23 @@ def trainer_for(config: RunConfig, folder: Path) -> Trainer:
     return Trainer(prepare(config, Progress()), RunFolder.create(folder, config), Progress())
 
 
+def weights(trainer: Trainer) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in trainer.engine.parameters.values()])
+
+
+def in_coordinates(kind: str) -> tuple[str, ...]:
+    """Settings of a private half with an optimiser of its own: plain descent, so that a move is what was released."""
+    settings = ("private.optimiser=sgd", "private.momentum=0", f"subspace.kind={kind.split()[-1]}", "subspace.dim=16")
+    return (*settings, "subspace.project_first=true", f"subspace.whiten={str(kind.startswith('whitened')).lower()}")
+
+
+def unlifted(trainer: Trainer, move: torch.Tensor) -> torch.Tensor:
+    """What was lifted to a move."""
+    found = trainer.subspace.coordinates(move)  # type: ignore[union-attr]
+    scales = getattr(trainer.subspace, "scales", None)
+    return found if scales is None else found * scales.to(found.dtype) ** 2
+
+
 def test_the_rate_rises_then_falls() -> None:
     optimiser = Optimiser(OptimiserConfig(), {"w": nn.Parameter(torch.zeros(1))}, steps=100)
     shares = [optimiser.share(step) for step in range(100)]
@@ -160,7 +177,12 @@ def test_public_steps_are_taken_besides(tiny_config: Build, tmp_path: Path) -> N
         (("subspace.views=5", "private.residual=true", "method=feature-projective"), "needs raw people"),
         (("subspace.kind=leaves",), "subspace kind"),
         (("private.optimiser=lion",), "optimiser of the private half"),
-        (("public.steps=0",), "public.steps"),
+        (("public.steps=-1",), "public.steps"),
+        (("public.first=-1",), "public.first"),
+        (("public.first=5", "public.shared_batch=true"), "public.first"),
+        (("subspace.whiten=true", "subspace.kind=layers", "private.optimiser=sgd", "method=projected"), "project_first"),
+        (("subspace.whiten=true", "subspace.project_first=true", "private.optimiser=sgd", "method=projected"), "kind=layers"),
+        (("subspace.whiten=true", "subspace.kind=layers", "subspace.project_first=true", "method=projected"), "private.optimiser"),
         (("subspace.samples=0", "method=projected"), "subspace.samples"),
     ],
 )
@@ -185,23 +207,51 @@ def noise_in_moves(config: RunConfig, folder: Path, fault: str = "") -> float:
     assert trainer.subspace is not None
     told = trainer.setup.noise_multiplier * config.clip_norm / trainer.poisson.expected_batch
     scale = config.private.learning_rate / config.clip_norm * told
-    seen = torch.stack([trainer.subspace.coordinates(move) for move in moves]) / scale
+    seen = torch.stack([unlifted(trainer, move) for move in moves]) / scale
     return float(seen.square().mean())
 
 
-@pytest.mark.parametrize("kind", ["gradients", "layers"])
+def test_public_steps_come_first(tiny_config: Build, tmp_path: Path) -> None:
+    """No private image is read in them, no coin tossed, nothing paid; then private steps alone, and weights do not decay in them."""
+    ends = []
+    for number in range(2):
+        settings = ("public.first=4", "public.steps=0", "optimiser.name=adamw", "optimiser.weight_decay=0.5", "private.optimiser=sgd")
+        trainer = trainer_for(tiny_config(*settings, method="feature-projective"), tmp_path / f"run{number}")
+        before = weights(trainer)
+        if number:
+            trainer.setup.private.features["image"] = trainer.setup.private.features["image"] * 0 + 1
+        trainer._public_first()
+        ends.append(weights(trainer))
+        assert trainer.begun and trainer.paid == 0 and not torch.equal(ends[-1], before)
+    assert torch.equal(*ends)
+    trainer._refresh()
+    trainer._move = lambda released: torch.zeros(trainer.engine.size)  # type: ignore[method-assign, misc]
+    trainer._take_step()
+    assert torch.equal(weights(trainer), ends[-1])
+
+
+def test_a_run_of_public_steps_alone(tiny_config: Build, tmp_path: Path) -> None:
+    """`public-only` takes those that come first, and no others."""
+    trainer = trainer_for(tiny_config("public.first=4", "public.steps=0", method="public-only"), tmp_path / "run")
+    trainer._public_first()
+    before = weights(trainer)
+    trainer.train()
+    assert trainer.step == trainer.setup.steps and torch.equal(weights(trainer), before)
+
+
+@pytest.mark.parametrize("kind", ["gradients", "layers", "whitened layers"])
 def test_an_empty_batch_is_a_move_of_noise(tiny_config: Build, tmp_path: Path, kind: str) -> None:
-    settings = ("private.optimiser=sgd", "private.momentum=0", f"subspace.kind={kind}", "subspace.dim=16", "subspace.project_first=true")
+    settings = in_coordinates(kind)
     config = tiny_config(*settings, method="projected")
     assert noise_in_moves(config, tmp_path / "run") == pytest.approx(1.0, abs=0.15)
     for fault in ("noise off", "noise/4"):
         assert noise_in_moves(config, tmp_path / fault, fault) != pytest.approx(1.0, abs=0.15)
 
 
-@pytest.mark.parametrize("kind", ["gradients", "layers"])
+@pytest.mark.parametrize("kind", ["gradients", "layers", "whitened layers"])
 def test_one_person_moves_the_weights_by_no_more_than_their_share(tiny_config: Build, tmp_path: Path, kind: str) -> None:
     """With the same noise, a batch with a person and one without them: C / B̄ in the coordinates, whatever the person's gradient."""
-    settings = ("private.optimiser=sgd", "private.momentum=0", f"subspace.kind={kind}", "subspace.dim=16", "subspace.project_first=true")
+    settings = in_coordinates(kind)
     config = tiny_config(*settings, method="projected", clip_norm=1e-3, insecure_seed=7)
     moves = []
     for drawn in ([3, 5], [5]):
@@ -211,6 +261,6 @@ def test_one_person_moves_the_weights_by_no_more_than_their_share(tiny_config: B
         seen: list[torch.Tensor] = []
         trainer._apply = lambda update, move=None, seen=seen: seen.append(move)  # type: ignore[method-assign, misc]
         trainer._take_step()
-        moves.append(seen[0])
+        moves.append(unlifted(trainer, seen[0]))
     share = config.private.learning_rate / config.batch
     assert 0.98 * share < float((moves[0] - moves[1]).norm()) <= share * (1 + 1e-4)

@@ -10,7 +10,7 @@ never formed, and neither is a person's gradient: its coordinates come from what
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -68,11 +68,14 @@ class LayeredSubspace:
         sides: of each parameter that has coordinates.
         shapes: of every trainable parameter, in the order of the long vector.
         energies: the mean square of each coordinate over public people whose gradients were scaled to length 1.
+        scales: what a unit's coordinates are divided by before the clip, and what was released is divided by when it is lifted; see
+            `whitened`. Then the coordinates of a vector may be longer than it is: only what was clipped *as coordinates* may be released.
     """
 
     sides: dict[str, Sides]
     shapes: dict[str, torch.Size]
     energies: Tensor
+    scales: Tensor | None = None
 
     @classmethod
     def from_terms(
@@ -128,11 +131,26 @@ class LayeredSubspace:
             keep = one.places < dimension
             if bool(keep.any()):
                 sides[name] = Sides(one.left, one.right, one.entries[keep], one.places[keep])
-        return LayeredSubspace(sides, self.shapes, self.energies[:dimension])
+        return LayeredSubspace(sides, self.shapes, self.energies[:dimension], None if self.scales is None else self.scales[:dimension])
+
+    def whitened(self) -> LayeredSubspace:
+        """The same subspace, its coordinates in units of how much they vary from one public person to the next.
+
+        Clipped as they are, coordinates share C as they share the energy: a few directions in which everybody's gradient is long take
+        it all, and elsewhere there is nothing but noise. In units of their spread each has the same share, and the noise is as large
+        in each beside what is to be heard. Lifting divides by the spread once more. For a model that is as sure as it should be, the
+        spread of its gradients is its curvature, so that a step goes the way of a natural gradient: far where the loss is flat.
+
+        The scales come from public people alone, the clip bounds the scaled coordinates, and the lift comes after the noise: ε is what it
+        was. They are such that lifting keeps the length of noise on average.
+        """
+        scales = self.energies.sqrt()
+        return replace(self, scales=scales * scales.reciprocal().square().mean().sqrt())
 
     def norm(self) -> float:
         """At least the spectral norm of the basis as stored: by how much projecting could lengthen a vector."""
-        return max(spectral_norm(one.left.T) * spectral_norm(one.right.T) for one in self.sides.values())
+        longest = 1.0 if self.scales is None else 1 / float(self.scales.min())
+        return longest * max(spectral_norm(one.left.T) * spectral_norm(one.right.T) for one in self.sides.values())
 
     @property
     def dimension(self) -> int:
@@ -152,7 +170,7 @@ class LayeredSubspace:
                 one = self.sides[name]
                 matrix = part.view(len(one.left), len(one.right))
                 found[one.places] = one.coordinates(one.left.T.to(part.dtype) @ matrix @ one.right.to(part.dtype))
-        return found
+        return self._divided(found)
 
     def coordinates_of_each(self, name: str, term: Term, _column: int = 0) -> Tensor:
         """What one parameter's gradients (one for each unit) add to the coordinates (units × k)."""
@@ -160,10 +178,13 @@ class LayeredSubspace:
             return self.energies.new_zeros(1, self.dimension)
         one = self.sides[name]
         seen = one.coordinates(term.seen_from(one.left, one.right)).double()
+        if self.scales is not None:
+            seen = seen / self.scales[one.places]
         return seen.new_zeros(len(seen), self.dimension).index_copy_(1, one.places, seen)
 
     def lift(self, coordinates: Tensor) -> Tensor:
         """V · coordinates: back to p numbers."""
+        coordinates = self._divided(coordinates)
         parts = []
         for name, shape in self.shapes.items():
             one = self.sides.get(name)
@@ -171,7 +192,10 @@ class LayeredSubspace:
         return torch.cat(parts)
 
     def carry(self, new: LayeredSubspace, values: Tensor, squares: bool = False) -> Tensor:
-        """Values of these coordinates in those of another basis: of a vector, or (uncorrelated) squares of one."""
+        """Values of these coordinates in those of another basis: of a gradient, or (uncorrelated) squares of one."""
+        power = 2 if squares else 1
+        if self.scales is not None:
+            values = values * self.scales.to(values.dtype) ** power
         carried = values.new_zeros(new.dimension)
         for name in self.sides.keys() & new.sides.keys():
             old, other = self.sides[name], new.sides[name]
@@ -179,11 +203,14 @@ class LayeredSubspace:
             if squares:
                 left, right = left.square(), right.square()
             carried[other.places] = other.coordinates(left @ old.core(values[old.places]) @ right.T)
-        return carried
+        return carried if new.scales is None else carried / new.scales.to(values.dtype) ** power
 
     def diagnostics(self) -> dict[str, float | list[float]]:
         """Public terms: how many coordinates, and the share of a public gradient's energy in them."""
         return {"subspace_dim": self.dimension, "captured_energy": float(self.energies.sum()), "subspace_parameters": len(self.sides)}
+
+    def _divided(self, coordinates: Tensor) -> Tensor:
+        return coordinates if self.scales is None else coordinates / self.scales.to(coordinates.dtype)
 
     def _parts(self, vector: Tensor) -> Iterator[tuple[str, Tensor]]:
         return zip(self.shapes, vector.split([shape.numel() for shape in self.shapes.values()]), strict=True)

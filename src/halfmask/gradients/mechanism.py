@@ -123,6 +123,8 @@ class Mechanism:
                 raise HalfmaskError("these are coordinates in a subspace: release them with the subspace they were taken in")
             signal, kind = clipped.coordinates, subspace.lifted_dtype
         else:
+            if isinstance(subspace, LayeredSubspace) and subspace.scales is not None:
+                raise HalfmaskError("whitened coordinates may be longer than the gradient that was clipped: clip them, with project_first")
             total = clipped.flat()
             signal, kind = (total if subspace is None else subspace.coordinates(total)), clipped.dtype or total.dtype
         mean = torch.empty(len(signal), dtype=kind, device=signal.device)

@@ -66,6 +66,8 @@ class SubspaceConfig:
         source: `public` (public people) or `private` (units of the private set, which leave it and lose their protection).
         project_first: project each unit's gradient before clipping it, so that what lies outside the subspace uses up none of the
             clip norm. Same sensitivity, same ε; it forms every unit's gradient, so a step costs more.
+        whiten: for `layers` with `project_first`: take coordinates in units of how much they vary from one public person to the next,
+            before the clip and again after the noise; see `LayeredSubspace.whitened`.
     """
 
     kind: str = "gradients"
@@ -76,6 +78,7 @@ class SubspaceConfig:
     refresh: int = 0
     source: str = "public"
     project_first: bool = False
+    whiten: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,9 @@ class PublicConfig:
 
     Attributes:
         batch: its size; 0 for the private batch's.
+        first: so many public steps before the first step of the run, with a schedule of the learning rate to themselves.
         steps: so many public steps for each step of the run, one after the other, each on a batch of its own. Private steps had better be
-            few, on large batches; public ones cost nothing. The noised half goes with the first.
+            few, on large batches; public ones cost nothing. The noised half goes with the first. 0 for none.
         weight: λ, its weight in the update.
         raw_share: the share of its records that are raw images of public people (where the dataset has any); the rest are views of
             the private set. Views alone, as published, teach a model to see views.
@@ -94,6 +98,7 @@ class PublicConfig:
     """
 
     batch: int = 0
+    first: int = 0
     steps: int = 1
     weight: float = 1.0
     raw_share: float = 0.5
@@ -154,6 +159,8 @@ class RunConfig:
         epochs: how often each unit is expected to be read.
         batch: the expected number of units in a step, B̄.
         unit_gradient: a unit's gradient is the `mean` or the `sum` over its records.
+        rehearsal: try the run out with the views of private people in the place of their images, which costs nothing: see
+            `halfmask.data.rehearsal`.
         budget: the ε, at `delta`, that all runs ever made on the dataset must stay within together.
         declared_reads: how private data was looked at outside the mechanism (to choose a setting or a checkpoint, say). Any makes the
             certificate say ε = ∞, which is then the truth.
@@ -173,6 +180,7 @@ class RunConfig:
     records_per_unit: int = 8
     unit_gradient: str = "mean"
     accountant: str = "pld"
+    rehearsal: bool = False
     budget: float | None = None
     declared_reads: list[str] = field(default_factory=list)
     unsafe_diagnostics: bool = False
@@ -224,9 +232,24 @@ class RunConfig:
             )
         if method.projected and self.subspace.views and self.private.residual:
             raise HalfmaskError("the subspace of residuals needs raw people: set subspace.views to 0, or private.residual to false")
+        if self.rehearsal and not method.view:
+            raise HalfmaskError(
+                f"a rehearsal takes views and labels of private people to be public, and method '{method.name}' promises to hide them: rehearse "
+                "with feature-projective, feature or public-only"
+            )
+        if self.private.residual and self.augment.times and not self.augment.views:
+            raise HalfmaskError("private.residual compares an image with its view, changed alike: set augment.views to true")
+        if method.projected and self.subspace.whiten:
+            if self.subspace.kind != "layers" or not self.subspace.project_first or self.private.optimiser == "shared":
+                raise HalfmaskError(
+                    "subspace.whiten scales the coordinates that are clipped, and needs subspace.kind=layers, subspace.project_first=true "
+                    "and private.optimiser=sgd (or adam)"
+                )
         self.augment.check(self.strategy)
         if self.optimiser.average >= 1:
             raise HalfmaskError(f"optimiser.average is {self.optimiser.average}: at 1 the weights would never change; expected less")
+        if self.public.shared_batch and self.public.first:
+            raise HalfmaskError("public.shared_batch takes views from the private batch alone: set public.first to 0")
         if self.public.shared_batch and self.unit != "crop":
             raise HalfmaskError("public.shared_batch reproduces a published mistake and is accounted for unit 'crop' alone")
         if self.budget is not None:
@@ -255,7 +278,6 @@ class RunConfig:
 
     def _check_numbers(self, projected: bool) -> None:
         at_least_one = {"batch": self.batch, "chunk": self.chunk, "records_per_unit": self.records_per_unit}
-        at_least_one |= {"public.steps": self.public.steps}
         at_least_one |= {"model.bins_per_pixel": self.model.bins_per_pixel}
         if projected:
             at_least_one |= {"subspace.samples + subspace.views": self.subspace.samples + self.subspace.views}
@@ -268,6 +290,8 @@ class RunConfig:
             "data.public_skip": self.data.public_skip,
             "data.test": self.data.test,
             "public.batch": self.public.batch,
+            "public.first": self.public.first,
+            "public.steps": self.public.steps,
             "public.weight": self.public.weight,
             "private.weight": self.private.weight,
             "private.learning_rate": self.private.learning_rate,

@@ -47,6 +47,8 @@ class Trainer:
         config = setup.config
         self.setup, self.folder, self.progress = setup, folder, progress
         self.run = secrets.token_hex(8)
+        # Whether the public steps that come first have been taken.
+        self.begun = False
         self.step = 0
         self.paid = 0
         self.public_loss: float | None = None
@@ -95,6 +97,8 @@ class Trainer:
         setup = self.setup
         self._check_loss()
         self._check_budget()
+        if not self.begun:
+            self._public_first()
         per_epoch = setup.steps_per_epoch
         stop_at = self.step + self.remaining
         block = max(1, min(_LEDGER_BLOCK, round(_LEDGER_SHARE * setup.steps)))
@@ -117,7 +121,7 @@ class Trainer:
     def _take_step(self) -> None:
         """update = λ · public gradient + lift(Σ clip(private) + noise) / B̄."""
         setup, method = self.setup, self.setup.method
-        update = torch.zeros(self.engine.size, device=setup.device)
+        halves: list[Tensor] = []
         move = None
         records = np.zeros(0, np.int64)
         if method.private == "noised":
@@ -130,22 +134,36 @@ class Trainer:
                 move = self._move(released)
             else:
                 released = self.mechanism.release(clipped, self.subspace)
-                update += setup.config.private.weight * released
+                halves.append(setup.config.private.weight * released)
             # A lifted vector is as long as its coordinates.
             numbers = len(released) if self.subspace is None else self.subspace.dimension
             self.influence.released(released, self.mechanism.noise_in_mean, numbers)
             if setup.config.unsafe_diagnostics:
                 self._write_unsafe(batch, clipped)
         elif method.private == "exact":
-            update += self.engine.mean_gradient(pose_loss, self.showing.show(setup.private, self.shuffler.draw().numpy(), "image")[0])[0]
-        if method.view:
-            exact = self._public_gradient(records)
+            everybody = self.showing.show(setup.private, self.shuffler.draw().numpy(), "image")[0]
+            halves.append(self.engine.mean_gradient(pose_loss, everybody)[0])
+        if method.view and setup.config.public.steps:
+            halves.append(self._public_gradient(records))
             if move is None and method.private == "noised":
-                self.influence.halves(float(exact.norm()), float(update.norm()))
-            update += exact
-        self._apply(update, move)
+                self.influence.halves(float(halves[1].norm()), float(halves[0].norm()))
+        self._apply(sum(halves[1:], halves[0]) if halves else None, move)
         for _ in range(1, setup.config.public.steps if method.view else 1):
             self._apply(self._public_gradient(records))
+
+    def _public_first(self) -> None:
+        """The public steps that come before any private one. An interrupted run takes them anew: they are few, and free."""
+        config, nobody = self.setup.config, np.zeros(0, np.int64)
+        steps = config.public.first if self.setup.method.view else 0
+        optimiser = Optimiser(config.optimiser, self.engine.parameters, steps)
+        for step in range(steps):
+            public, _ = optimiser.apply(step, self.engine.unflatten(self._public_gradient(nobody)))
+            self.influence.halves(public, 0.0)
+            self.progress.stage("public steps", step + 1, steps)
+        if steps:
+            optimiser.release_average()
+            self.optimiser = Optimiser(config.optimiser, self.engine.parameters, self.setup.steps)
+        self.begun = True
 
     def _public_gradient(self, private_batch: np.ndarray) -> Tensor:
         """λ times the exact mean gradient of a public batch."""
@@ -155,9 +173,10 @@ class Trainer:
         gradient, self.public_loss = self.engine.mean_gradient(pose_loss, public)
         return self.setup.config.public.weight * gradient
 
-    def _apply(self, update: Tensor, move: Tensor | None = None) -> None:
-        parts = None if move is None else self.engine.unflatten(move)
-        public, private = self.optimiser.apply(self.step, self.engine.unflatten(update), parts)
+    def _apply(self, update: Tensor | None, move: Tensor | None = None) -> None:
+        public, private = self.optimiser.apply(
+            self.step, *(None if part is None else self.engine.unflatten(part) for part in (update, move))
+        )
         if self._own_coordinates:
             self.influence.halves(public, private)
 
@@ -244,7 +263,8 @@ class Trainer:
     def _pay_ahead(self, steps: int) -> None:
         """Write the cost of the next steps down before the first of them draws a batch."""
         if self.setup.method.private != "unread":
-            self.account.pay(self._spend(steps))
+            if not self.setup.config.rehearsal:
+                self.account.pay(self._spend(steps))
             self.paid += steps
 
     def _spend(self, steps: int) -> Spend:
@@ -269,6 +289,8 @@ class Trainer:
     def _check_budget(self) -> None:
         """Refuse the whole plan before its first step, not when the budget runs out in the middle."""
         config = self.setup.config
+        if config.rehearsal:
+            return
         if config.budget is not None:
             self.account.set_budget(config.budget, config.delta)
         if self.setup.method.private != "unread" and self.remaining > 0:
@@ -323,6 +345,7 @@ class Trainer:
         self.folder.save_checkpoint(
             {
                 "run": self.run,
+                "begun": self.begun,
                 "step": self.step,
                 "model": self.setup.model.state_dict(),
                 "optimiser": self.optimiser.state(),
@@ -335,7 +358,7 @@ class Trainer:
     def resume(self) -> None:
         """Go on from the folder's checkpoint, with fresh coins and noise; what the ledger says was paid stays paid."""
         state: dict[str, Any] = self.folder.load_checkpoint()
-        self.run, self.step = state["run"], state["step"]
+        self.run, self.begun, self.step = state["run"], state.get("begun", True), state["step"]
         self.setup.model.load_state_dict(state["model"])
         self.optimiser.restore(state["optimiser"])
         self.showing.restore(state["showing"])

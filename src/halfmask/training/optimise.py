@@ -58,21 +58,22 @@ class Optimiser:
         """That of the last step."""
         return float(self.torch.param_groups[0]["lr"])
 
-    def apply(self, step: int, update: dict[str, Tensor], move: dict[str, Tensor] | None = None) -> tuple[float, float]:
+    def apply(self, step: int, update: dict[str, Tensor] | None, move: dict[str, Tensor] | None = None) -> tuple[float, float]:
         """Take a step; tells how far the weights went by the update, and how far by the move.
 
         Args:
-            update: a gradient for every parameter.
+            update: a gradient for every parameter; None for no step of the optimiser, whose momentum and decay would move weights too.
             move: by how much the weights go down besides, at the full learning rate, past the optimiser: coordinates of a subspace that
                 were scaled in their own place.
         """
         share = self.share(step)
         for group in self.torch.param_groups:
             group["lr"] = self.config.learning_rate * share
-        for name, gradient in update.items():
-            self.parameters[name].grad = gradient
         before = [p.detach().clone() for p in self.parameters.values()]
-        self.torch.step()
+        if update is not None:
+            for name, gradient in update.items():
+                self.parameters[name].grad = gradient
+            self.torch.step()
         lengths = (_distance(before, list(self.parameters.values())), share * _length(list((move or {}).values())))
         with torch.no_grad():
             for name, way in (move or {}).items():

@@ -61,7 +61,8 @@ def _find_subspace(trainer: Trainer) -> Subspace | LayeredSubspace:
     units = torch.cat([part + int(start) for (_, part), start in zip(parts, starts, strict=False)])
     dimension = wanted.dim or wanted.most
     if wanted.kind == "layers":
-        return trainer.engine.layered_subspace(pose_loss, records, dimension, setup.config.chunk, units)
+        layered = trainer.engine.layered_subspace(pose_loss, records, dimension, setup.config.chunk, units)
+        return layered.whitened() if wanted.whiten else layered
     return trainer.engine.subspace(pose_loss, records, dimension, setup.config.chunk, unit_index=units)
 
 

@@ -31,11 +31,13 @@ class ShowingConfig:
         copies: with strategy `top`, whose lower part is computed once, changes are drawn once too: so many of each record, which are shown
             in turn with the record as it is.
         public: show raw public people changed, also where `times` is 0: they are few, and cost no privacy.
+        views: with `times`, show views changed too. They are many; with strategy `top`, each copy of them costs a pass of the lower part.
         change: what changes are made.
     """
 
     times: int = 0
     public: bool = False
+    views: bool = True
     copies: int = 4
     change: AugmentConfig = field(default_factory=AugmentConfig)
 
@@ -62,7 +64,8 @@ class Showing:
         Args:
             times: how often each record appears, one showing next to the other; by default as the config says.
         """
-        times = min(1, self.config.times) if times is None else times
+        if times is None:
+            times = 0 if sources == ("view",) and not self.config.views else min(1, self.config.times)
         if times == 0:
             return [people.batch(records, source, self.device) for source in sources]
         if people.features:

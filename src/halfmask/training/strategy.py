@@ -60,6 +60,7 @@ def with_lower_features(
     copies: int = 0,
     change: AugmentConfig | None = None,
     mirrored: bool = False,
+    views_too: bool = True,
 ) -> PoseRecords:
     """The records with the frozen lower part's output for every image and view, computed once and kept in private storage.
 
@@ -68,10 +69,12 @@ def with_lower_features(
     Args:
         copies: of each record also as many copies, after fixed random changes (the same for an image and its view) of this kind.
         mirrored: of each image also the mirror image, for scoring.
+        views_too: make copies of views as well.
     """
     lower = Lower(model, device)
     sources = ["image"] + ["view"] * (records.views is not None) + ["mirror"] * mirrored
-    total = len(records) * (len(sources) + copies * (1 + (records.views is not None)))
+    copied = records if views_too else replace(records, views=None)
+    total = len(records) * (len(sources) + copies * (1 + (copied.views is not None)))
     done = 0
 
     def report(count: int) -> None:
@@ -85,7 +88,7 @@ def with_lower_features(
         pixels = records.views if source == "view" else records.images
         assert pixels is not None
         features[source] = lower.features(_content(records, source), pixels, report, _mirror if source == "mirror" else _as_it_is)
-    made = tuple(_copy(records, lower, number, change or AugmentConfig(), report) for number in range(copies))
+    made = tuple(_copy(copied, lower, number, change or AugmentConfig(), report) for number in range(copies))
     return replace(records, features=features, copies=made)
 
 
