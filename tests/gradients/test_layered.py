@@ -181,7 +181,9 @@ def test_whitened_state_is_carried_as_a_gradient(engine: ClippingEngine) -> None
     white = new.whitened()
     assert white.scales is not None
     squares = new.carry(white, torch.rand(80), squares=True)
-    assert torch.allclose(white.carry(new, squares, squares=True), new.carry(new, squares * white.scales.square().float(), squares=True), atol=1e-5)
+    assert torch.allclose(
+        white.carry(new, squares, squares=True), new.carry(new, squares * white.scales.square().float(), squares=True), atol=1e-5
+    )
 
 
 def test_nothing_to_find_is_said(engine: ClippingEngine) -> None:

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from halfmask.errors import HalfmaskError
-from halfmask.training.config import RunConfig, build_config, load_recipe, override, recipe_names
+from halfmask.training.config import RunConfig, build_config, load_recipe, recipe_names
+from halfmask.training.override import override
 
 
 def test_later_beats_earlier() -> None:

@@ -32,9 +32,10 @@ def with_views(records: PoseRecords) -> PoseRecords:
     return replace(records, views=255 - records.images)
 
 
-def with_copies(records: PoseRecords, copies: int) -> PoseRecords:
+def with_copies(records: PoseRecords, copies: int, views_too: bool = True) -> PoseRecords:
     torch.manual_seed(0)
-    return with_lower_features(records, PoseModel("nano", input_size=records.images.shape[2:]).eval(), copies=copies, change=PLAIN)
+    model = PoseModel("nano", input_size=records.images.shape[2:]).eval()
+    return with_lower_features(records, model, copies=copies, change=PLAIN, views_too=views_too)
 
 
 def test_nothing_is_changed_unless_asked(tiny_records: PoseRecords) -> None:
@@ -103,6 +104,20 @@ def test_showing_a_person_often_does_not_raise_their_share(tiny_config: Build, t
     assert len(clipped.norms) == 1 and clipped.clipped_fraction == 1
     assert 0.99e-4 < float(clipped.flat().norm()) <= 1e-4
     trainer.train()
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_views_may_stay_as_they_are(fresh_home: Path, tiny_records: PoseRecords, cached: bool) -> None:
+    """Of images there are copies, of views none; and views are shown unchanged."""
+    people = with_views(tiny_records)
+    if cached:
+        people = with_copies(people, 1, views_too=False)
+        assert all("view" not in kind.features for kind in people.copies)
+    showing = Showing(ShowingConfig(times=2, copies=1, views=False), 0)
+    shown = showing.show(people, np.array([3, 1]), "view")[0]
+    for name, tensor in people.batch(np.array([3, 1]), "view").items():
+        assert torch.equal(shown[name], tensor)
+    assert len(showing.show(people, np.array([3, 1]), "image", times=2)[0]["joints"]) == 4
 
 
 @pytest.mark.parametrize("cached", [False, True])

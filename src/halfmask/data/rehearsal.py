@@ -1,10 +1,10 @@
 """A rehearsal: the whole of a private run, with views in the place of images.
 
-Settings that are chosen by looking at private people's results cost privacy, and public people are often too few to choose on: what noise
-does to five thousand people cannot be tried on four hundred. But where views and labels of private people are public, as in feature DP, there
-is a dataset with as many people that costs nothing: their views. In a rehearsal the view plays the image, the view of a view
-plays the view, and some of the private people play the test. What is learnt of learning rates, dimensions and clip norms there carries over, for
-the number of people, the noise and the network are the same; the images are not.
+Settings that are chosen by looking at private people's results cost privacy, and public people are often too few to choose on: what
+noise does to five thousand people cannot be tried on four hundred. But where views and labels of private people are public, as in
+feature DP, there is a dataset with as many people that costs nothing: their views. In a rehearsal the view plays the image, the view of
+a view plays the view, and some of the private people play the test. What is learnt there of learning rates, dimensions and clip norms
+carries over as far as images are like views: the number of people, the noise and the network are the same.
 """
 
 from __future__ import annotations

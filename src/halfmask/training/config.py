@@ -6,9 +6,8 @@ Precedence: defaults < recipe < flags < `--set a.b=c`.
 from __future__ import annotations
 
 import math
-import typing
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from halfmask.gradients.mechanism import method_named
 from halfmask.privacy.accounting import ACCOUNTANTS, check_budget
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.training.optimise import OPTIMISERS, OptimiserConfig
+from halfmask.training.override import override
 from halfmask.training.showing import ShowingConfig
 
 STRATEGIES = ("finetune", "full", "scratch", "top")
@@ -234,17 +234,17 @@ class RunConfig:
             raise HalfmaskError("the subspace of residuals needs raw people: set subspace.views to 0, or private.residual to false")
         if self.rehearsal and not method.view:
             raise HalfmaskError(
-                f"a rehearsal takes views and labels of private people to be public, and method '{method.name}' promises to hide them: rehearse "
-                "with feature-projective, feature or public-only"
+                f"a rehearsal takes views and labels of private people to be public, and method '{method.name}' promises to hide them: "
+                "rehearse with feature-projective, feature or public-only"
             )
         if self.private.residual and self.augment.times and not self.augment.views:
             raise HalfmaskError("private.residual compares an image with its view, changed alike: set augment.views to true")
-        if method.projected and self.subspace.whiten:
-            if self.subspace.kind != "layers" or not self.subspace.project_first or self.private.optimiser == "shared":
-                raise HalfmaskError(
-                    "subspace.whiten scales the coordinates that are clipped, and needs subspace.kind=layers, subspace.project_first=true "
-                    "and private.optimiser=sgd (or adam)"
-                )
+        clips_coordinates = self.subspace.kind == "layers" and self.subspace.project_first and self.private.optimiser != "shared"
+        if method.projected and self.subspace.whiten and not clips_coordinates:
+            raise HalfmaskError(
+                "subspace.whiten scales the coordinates that are clipped, and needs subspace.kind=layers, subspace.project_first=true "
+                "and private.optimiser=sgd (or adam)"
+            )
         self.augment.check(self.strategy)
         if self.optimiser.average >= 1:
             raise HalfmaskError(f"optimiser.average is {self.optimiser.average}: at 1 the weights would never change; expected less")
@@ -367,61 +367,6 @@ def build_config(recipe: Mapping[str, Any], flags: Mapping[str, Any], assignment
             nested = {part: nested}
         config = override(config, nested, "--set")
     return config.checked()
-
-
-_Config = typing.TypeVar("_Config")
-
-
-def override(config: _Config, changes: Mapping[str, Any], where: str) -> _Config:
-    """A copy of a (nested) dataclass with some values changed; unknown names and wrong kinds are refused."""
-    assert is_dataclass(config)
-    known = {f.name: f for f in fields(config)}
-    hints = typing.get_type_hints(type(config))
-    values: dict[str, Any] = {}
-    for name, value in changes.items():
-        if name not in known:
-            raise unknown_name(f"setting in {where}", str(name), known)
-        current = getattr(config, name)
-        if is_dataclass(current):
-            if not isinstance(value, Mapping):
-                raise HalfmaskError(f"{where}: '{name}' is {value!r}: expected a group of settings")
-            values[name] = override(current, value, f"{where} {name}")
-        else:
-            values[name] = _coerce(f"{where}: '{name}'", hints[name], value)
-    return typing.cast(_Config, replace(typing.cast(Any, config), **values))
-
-
-def _coerce(place: str, hint: Any, value: Any) -> Any:
-    options = (
-        typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, getattr(__import__("types"), "UnionType", None)) else (hint,)
-    )
-    if value is None and type(None) in options:
-        return None
-    kind = next(option for option in options if option is not type(None))
-    origin = typing.get_origin(kind) or kind
-    try:
-        if origin is bool:
-            if not isinstance(value, bool):
-                raise ValueError
-            return value
-        if origin in (int, float):
-            if isinstance(value, bool):
-                raise ValueError
-            number = float(value)
-            if origin is int and number != int(number):
-                raise ValueError
-            return origin(number)
-        if origin is tuple:
-            return tuple(int(v) for v in value)
-        if origin is dict:
-            return dict(value)
-        if origin is list:
-            return [str(v) for v in ([value] if isinstance(value, str) else value)]
-        if isinstance(value, (list, dict)):
-            raise ValueError
-        return str(value)
-    except (TypeError, ValueError, OverflowError):
-        raise HalfmaskError(f"{place} is {value!r}: expected a {getattr(origin, '__name__', origin)}") from None
 
 
 def _plain(value: Any) -> Any:

@@ -88,7 +88,9 @@ def prepare(config: RunConfig, progress: Progress, data: Datasets | None = None,
     view = make_view(config.view.name, config.view.options)
     if config.rehearsal:
         data = rehearsal_of(data, view)
-        progress.message("a rehearsal: views play images, some private people play the test; no private image is read, and nothing is spent")
+        progress.message(
+            "a rehearsal: views play images, some private people play the test; no private image is read, and nothing is spent"
+        )
     for line in data.remarks():
         progress.message(line)
     if model is None and config.model.weights is None and config.strategy in ("top", "finetune"):
@@ -297,8 +299,8 @@ def public_assumptions(setup: Setup) -> list[str]:
     if config.rehearsal:
         lines.insert(
             0,
-            "this was a **rehearsal**: the views of private people, which are public, took the place of their images, and one in nine of them "
-            "was the test set. No private image was read; nothing here speaks of a model that was trained on images",
+            "this was a **rehearsal**: the views of private people, which are public, took the place of their images, and one in nine "
+            "of them was the test set. No private image was read; nothing here speaks of a model that was trained on images",
         )
     if setup.method.view:
         lines += [
