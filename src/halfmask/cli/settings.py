@@ -16,7 +16,9 @@ from halfmask.errors import HalfmaskError
 if TYPE_CHECKING:
     from halfmask.training.config import RunConfig
 
-DEFAULT_RECIPE = "pose/figures"
+# What a user gets who names no recipe: for the method that the best recipe is made for, and for all others.
+_BEST_RECIPE, _BEST_METHOD, _PLAIN_RECIPE = "pose/best", "feature-projective", "pose/figures"
+DEFAULT_RECIPES = f"{_BEST_RECIPE}; for methods other than {_BEST_METHOD}: {_PLAIN_RECIPE}"
 
 OUTPUT_PANEL, RUN_PANEL = "Output", "Where and how it runs"
 
@@ -41,6 +43,11 @@ ThreadsOption = Annotated[
     int | None,
     typer.Option(min=1, help="Processor threads to use. (default: all cores)", rich_help_panel=RUN_PANEL),
 ]
+
+
+def recipe_for(method: str | None) -> str:
+    """The recipe of a run that names none."""
+    return _BEST_RECIPE if method in (None, _BEST_METHOD) else _PLAIN_RECIPE
 
 
 def resolve(recipe: str | None, flags: Mapping[str, Any], assignments: list[str] | None) -> RunConfig:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from halfmask.cli.settings import (
-    DEFAULT_RECIPE,
+    DEFAULT_RECIPES,
     OUTPUT_PANEL,
     RUN_PANEL,
     DeviceOption,
@@ -16,6 +16,7 @@ from halfmask.cli.settings import (
     SetOption,
     ThreadsOption,
     default_folder,
+    recipe_for,
     resolve,
     use_threads,
 )
@@ -27,7 +28,7 @@ _PRIVACY, _TRAINING = "Privacy", "Training"
 def train(
     recipe: Annotated[
         str | None,
-        typer.Argument(help=f"Name (see 'halfmask recipes') or path of a recipe. (default: {DEFAULT_RECIPE})"),
+        typer.Argument(help=f"Name (see 'halfmask recipes') or path of a recipe. (default: {DEFAULT_RECIPES})"),
     ] = None,
     method: Annotated[
         str | None,
@@ -130,9 +131,10 @@ def train(
         raise HalfmaskError("--resume needs to know which run to go on with: add --out RUN")
     if resume and recipe is None:
         recipe = _settings_of(out)
-    config = resolve(recipe or DEFAULT_RECIPE, flags, assignments)
+    recipe = recipe or recipe_for(method)
+    config = resolve(recipe, flags, assignments)
     use_threads(threads)
-    folder = out or default_folder(recipe or DEFAULT_RECIPE, config.task, config.method)
+    folder = out or default_folder(recipe, config.task, config.method)
 
     from halfmask.cli.console import TerminalProgress
     from halfmask.training.loop import run_training

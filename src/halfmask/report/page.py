@@ -131,10 +131,26 @@ def _certificate(out: Path, run: PlannedRun) -> list[str]:
     assumed = [html.escape(line).replace("**", "") for line in read_certificate(run.folder)["public_assumptions"]]
     return [
         f"<h3>{html.escape(run.combination.label)}</h3><p>{words}</p>",
+        *(f"<p>{html.escape(line)}</p>" for line in private_half(run.folder)),
         "<details><summary>Assumed public</summary><ul>",
         *(f"<li>{line}</li>" for line in assumed),
         f'</ul></details><p class="small">Whole: <a href="{where}/certificate.md">{where}/certificate.md</a></p>',
     ]
+
+
+def private_half(folder: Path) -> list[str]:
+    """How much of what a run learnt came from private people, as its log tells, epoch by epoch; nothing for runs without such a half."""
+    log = folder / "log.jsonl"
+    events = [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
+    lines = []
+    for name, words in (
+        ("private_share", "The noised half's share of all movement of the weights, by epoch"),
+        ("private_signal", "Length of the signal in it, in units of its noise, by epoch"),
+    ):
+        values = [f"{event[name]:.2f}" for event in events if event.get("event") == "epoch" and name in event]
+        if values:
+            lines.append(f"{words}: {', '.join(values)}.")
+    return lines
 
 
 def _table(summary: Sequence[Mapping[str, Any]]) -> str:
