@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from halfmask.data.records import PoseRecords
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.subspace import Subspace, best_dimension
 from halfmask.training.config import RunConfig, build_config
@@ -142,20 +144,30 @@ def test_a_run_chooses_its_dimension_on_watched_people(tiny_config: Build, tmp_p
     assert trainer.subspace.dimension == 1 <= before
 
 
-def test_the_subspace_does_not_look_at_private_images(tiny_config: Build, tmp_path: Path) -> None:
-    """Views and labels of private people are public; their images are not."""
-    found = []
-    for number in range(2):
-        trainer = trainer_for(
-            tiny_config("subspace.views=12", "subspace.samples=0", "subspace.kind=layers", method="feature-projective"),
-            tmp_path / f"run{number}",
-        )
-        if number:
-            trainer.setup.private.features["image"] = trainer.setup.private.features["image"] * 0 + 1
-        trainer._refresh()
-        assert trainer.subspace is not None
-        found.append(trainer.subspace.lift(torch.ones(trainer.subspace.dimension)))
-    assert torch.equal(*found)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("subspace.views=12", "subspace.samples=0", "subspace.kind=layers"),
+        ("subspace.dim=0", "subspace.most=30", "subspace.kind=layers"),
+        in_coordinates("whitened layers"),
+    ],
+)
+def test_the_subspace_does_not_look_at_private_images(
+    tiny_config: Build, tmp_path: Path, settings: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its directions, how many of them, and their scales. Views and labels of private people are public; their images are not."""
+    trainer = trainer_for(tiny_config(*settings, method="feature-projective"), tmp_path / "run")
+    real = PoseRecords.batch
+
+    def watched(people: PoseRecords, records: object, source: str = "image", device: object = "cpu") -> object:
+        assert people is not trainer.setup.private or source == "view", "a private image was read"
+        return real(people, records, source, device)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(PoseRecords, "batch", watched)
+    trainer._refresh()
+    assert trainer.subspace is not None
+    with pytest.raises(AssertionError, match="a private image was read"):
+        trainer._shown(trainer.setup.private, np.arange(2), torch.arange(2), torch.ones(2))
 
 
 def test_public_steps_are_taken_besides(tiny_config: Build, tmp_path: Path) -> None:
