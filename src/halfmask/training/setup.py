@@ -141,7 +141,9 @@ def prepare(config: RunConfig, progress: Progress, data: Datasets | None = None,
             telling = lambda done, total: progress.stage(f"features of {whose}", done, total)  # noqa: E731
             return with_lower_features(records, model, device, telling, copies, config.augment.change, mirrored, config.augment.views)
 
-        private = cache(private, "private people") or private
+        # A method that never shows a private image needs no copies of any; those of views go with them.
+        shown = copies if method.private != "unread" or config.augment.views else 0
+        private = cache(private, "private people", shown) or private
         raw_public = cache(raw_public, "public people", config.augment.copies if config.augment.public else copies)
         basis, watched = (cache(part, name) for part, name in ((basis, "S_pub"), (watched, "watched people")))
         data = replace(data, test=cache(data.test, "test people", copies=0, mirrored=True))
