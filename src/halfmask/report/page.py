@@ -145,7 +145,7 @@ def private_half(folder: Path) -> list[str]:
     lines = []
     for name, words in (
         ("private_share", "The noised half's share of all movement of the weights, by epoch"),
-        ("private_signal", "Length of the signal in it, in units of its noise, by epoch"),
+        ("private_signal", "Length of the private signal in what was released, in units of its noise, by epoch"),
     ):
         values = [f"{event[name]:.2f}" for event in events if event.get("event") == "epoch" and name in event]
         if values:
