@@ -133,7 +133,7 @@ def shared_data() -> Callable[[str], Path]:
 
     def find(name: str) -> Path:
         if not (SHARED_DATA / name).is_dir():
-            pytest.skip(f"no sample '{name}' on this machine")
+            pytest.skip(f"real sample '{name}' is not beside the repository: its licence does not let us ship it")
         return SHARED_DATA / name
 
     return find

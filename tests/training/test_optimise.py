@@ -15,6 +15,7 @@ from halfmask.data.records import PoseRecords
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.subspace import Subspace, best_dimension
 from halfmask.training.config import RunConfig, build_config
+from halfmask.training.first import take_public_steps_first
 from halfmask.training.loop import Trainer
 from halfmask.training.optimise import CoordinateOptimiser, Optimiser, OptimiserConfig
 from halfmask.training.outputs import RunFolder
@@ -232,7 +233,7 @@ def test_public_steps_come_first(tiny_config: Build, tmp_path: Path) -> None:
         before = weights(trainer)
         if number:
             trainer.setup.private.features["image"] = trainer.setup.private.features["image"] * 0 + 1
-        trainer._public_first()
+        take_public_steps_first(trainer)
         ends.append(weights(trainer))
         assert trainer.begun and trainer.paid == 0 and not torch.equal(ends[-1], before)
     assert torch.equal(*ends)
@@ -245,7 +246,7 @@ def test_public_steps_come_first(tiny_config: Build, tmp_path: Path) -> None:
 def test_a_run_of_public_steps_alone(tiny_config: Build, tmp_path: Path) -> None:
     """`public-only` takes those that come first, and no others."""
     trainer = trainer_for(tiny_config("public.first=4", "public.steps=0", method="public-only"), tmp_path / "run")
-    trainer._public_first()
+    take_public_steps_first(trainer)
     before = weights(trainer)
     trainer.train()
     assert trainer.step == trainer.setup.steps and torch.equal(weights(trainer), before)

@@ -26,12 +26,13 @@ from halfmask.privacy.sampling import PoissonSampler, PublicSampler
 from halfmask.tasks.pose import evaluate, pose_loss
 from halfmask.training.certify import certificate_of, open_reads
 from halfmask.training.config import RunConfig
+from halfmask.training.first import take_public_steps_first
 from halfmask.training.influence import Influence
 from halfmask.training.optimise import CoordinateOptimiser, Optimiser
 from halfmask.training.outputs import RunFolder, check_folder
 from halfmask.training.progress import Progress
 from halfmask.training.refresh import calibrate, refresh
-from halfmask.training.setup import Setup, prepare
+from halfmask.training.setup import Setup, prepare, public_sample
 from halfmask.training.showing import Showing
 
 # Steps whose cost is written down at once, ahead of taking them, as a share of the run and at most: what a crash can cost.
@@ -95,10 +96,11 @@ class Trainer:
     def train(self) -> None:
         """Take all remaining steps; on Ctrl-C stop between two steps with everything on record."""
         setup = self.setup
-        self._check_loss()
+        # A loss that couples people is refused before any private record is read.
+        check_records_apart(setup.model, pose_loss, public_sample(setup))
         self._check_budget()
         if not self.begun:
-            self._public_first()
+            take_public_steps_first(self)
         per_epoch = setup.steps_per_epoch
         stop_at = self.step + self.remaining
         block = max(1, min(_LEDGER_BLOCK, round(_LEDGER_SHARE * setup.steps)))
@@ -144,28 +146,14 @@ class Trainer:
             everybody = self.showing.show(setup.private, self.shuffler.draw().numpy(), "image")[0]
             halves.append(self.engine.mean_gradient(pose_loss, everybody)[0])
         if method.view and setup.config.public.steps:
-            halves.append(self._public_gradient(records))
+            halves.append(self.public_gradient(records))
             if move is None and method.private == "noised":
                 self.influence.halves(float(halves[1].norm()), float(halves[0].norm()))
         self._apply(sum(halves[1:], halves[0]) if halves else None, move)
         for _ in range(1, setup.config.public.steps if method.view else 1):
-            self._apply(self._public_gradient(records))
+            self._apply(self.public_gradient(records))
 
-    def _public_first(self) -> None:
-        """The public steps that come before any private one. An interrupted run takes them anew: they are few, and free."""
-        config, nobody = self.setup.config, np.zeros(0, np.int64)
-        steps = config.public.first if self.setup.method.view else 0
-        optimiser = Optimiser(config.optimiser, self.engine.parameters, steps)
-        for step in range(steps):
-            public, _ = optimiser.apply(step, self.engine.unflatten(self._public_gradient(nobody)))
-            self.influence.halves(public, 0.0)
-            self.progress.stage("public steps", step + 1, steps)
-        if steps:
-            optimiser.release_average()
-            self.optimiser = Optimiser(config.optimiser, self.engine.parameters, self.setup.steps)
-        self.begun = True
-
-    def _public_gradient(self, private_batch: np.ndarray) -> Tensor:
+    def public_gradient(self, private_batch: np.ndarray) -> Tensor:
         """λ times the exact mean gradient of a public batch."""
         public = self._public_records(private_batch)
         if public is None:
@@ -309,24 +297,6 @@ class Trainer:
             nonfinite=clipped.nonfinite,
             batch=len(clipped.norms),
         )
-
-    def _check_loss(self) -> None:
-        """A loss that couples people is refused before any private record is read."""
-        setup = self.setup
-        records = setup.basis or setup.raw_public or setup.watched
-        if records is not None and len(records) >= 2:
-            batch = records.batch(torch.arange(min(4, len(records))), "image", setup.device)
-        else:
-            generator = torch.Generator().manual_seed(setup.config.seed)
-            pixels = torch.randint(0, 256, (4, 3, *setup.model.input_size), generator=generator, dtype=torch.uint8)
-            joints = torch.rand(4, setup.model.joints, 2, generator=generator) * min(setup.model.input_size)
-            batch = {
-                "image": pixels,
-                "joints": joints,
-                "labelled": torch.ones(4, setup.model.joints, dtype=torch.bool),
-            }
-            batch = {name: tensor.to(setup.device) for name, tensor in batch.items()}
-        check_records_apart(setup.model, pose_loss, batch)
 
     def spent(self, steps: int, grid: float | None = None) -> float:
         """ε of `steps` steps of this run; never more than was planned for all of them."""

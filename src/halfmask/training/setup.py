@@ -176,6 +176,18 @@ def prepare(config: RunConfig, progress: Progress, data: Datasets | None = None,
     )
 
 
+def public_sample(setup: Setup) -> dict[str, torch.Tensor]:
+    """Four records to try a loss on: public people, or noise where a run has none."""
+    records = setup.basis or setup.raw_public or setup.watched
+    if records is not None and len(records) >= 2:
+        return records.batch(torch.arange(min(4, len(records))), "image", setup.device)
+    generator = torch.Generator().manual_seed(setup.config.seed)
+    pixels = torch.randint(0, 256, (4, 3, *setup.model.input_size), generator=generator, dtype=torch.uint8)
+    joints = torch.rand(4, setup.model.joints, 2, generator=generator) * min(setup.model.input_size)
+    batch = {"image": pixels, "joints": joints, "labelled": torch.ones(4, setup.model.joints, dtype=torch.bool)}
+    return {name: tensor.to(setup.device) for name, tensor in batch.items()}
+
+
 def pick_device(name: str) -> torch.device:
     """The device a recipe names; `auto` takes a GPU if there is one."""
     if name == "auto":
