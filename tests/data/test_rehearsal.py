@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from halfmask.data.datasets import Datasets, fingerprints_of, with_view
+from halfmask.data.datasets import Datasets, with_view
+from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import PoseRecords
 from halfmask.data.rehearsal import rehearsal_of
 from halfmask.errors import HalfmaskError

@@ -101,13 +101,27 @@ def test_what_a_promise_about_crops_is_worth_to_an_image(people: int, expected: 
 
 @pytest.mark.parametrize(
     ("change", "accountant"),
-    [({"adjacency": REPLACE}, "pld"), ({}, "rdp"), ({"visible_batches": True}, "pld")],
+    [({"adjacency": REPLACE}, "pld"), ({"visible_batches": True}, "pld"), ({"visible_batches": True}, "rdp")],
 )
 def test_groups_without_a_bound_are_refused(change: dict, accountant: str) -> None:
     with pytest.raises(HalfmaskError, match="groups"):
         epsilon([replace(mpii(2.0, 256), group_size=2, **change)], MPII_DELTA, accountant)
     with pytest.raises(HalfmaskError, match="group size"):
         replace(mpii(2.0, 256), group_size=0)
+
+
+@pytest.mark.parametrize(("noise", "rate", "steps"), [(2.3773, 256 / 22146, 2163), (3.0, 0.2, 50)])
+@pytest.mark.parametrize("people", [1, 2, 5])
+def test_groups_by_renyi_divergence(noise: float, rate: float, steps: int, people: int) -> None:
+    """A valid bound lies above the tight one, and not far; a group of one is what dp-accounting says of it."""
+    plan = SampledGaussian(noise, rate, steps, group_size=people)
+    found = accounting._epsilon_of_groups([plan], 1e-5)
+    tight = epsilon([plan], 1e-5, grid=1e-3)
+    assert 0.98 * tight < found < 1.3 * tight
+    if people == 1:
+        assert found == pytest.approx(epsilon([plan], 1e-5, "rdp"), rel=0.02)
+    else:
+        assert found == epsilon([plan], 1e-5, "rdp") > epsilon([replace(plan, group_size=people - 1)], 1e-5, "rdp")
 
 
 def test_visible_batches_with_everyone_in_each_are_plain_gaussians() -> None:

@@ -46,6 +46,10 @@ CERTIFICATE = Certificate(
     noise_source="aes",
     ledger_total=1.16,
     dataset_fingerprint="f" * 32,
+    dataset="clinic",
+    run="ab12",
+    run_name="first",
+    weights_sha256="c" * 64,
 )
 
 

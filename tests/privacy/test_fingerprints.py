@@ -15,7 +15,7 @@ from halfmask.errors import HalfmaskError
 from halfmask.privacy.account import Account
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.fingerprints import Fingerprints, fingerprint_images, key, overlapping
-from halfmask.privacy.ledger import Spend
+from halfmask.privacy.spends import Spend
 
 SPEND = Spend("aa", "dpsgd", "zero-out", "crop", 40, 0, 9, 0.2, 3.0, 0.1, 8.0, "test")
 

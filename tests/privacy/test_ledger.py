@@ -16,7 +16,8 @@ import pytest
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.accounting import SampledGaussian, epsilon
 from halfmask.privacy.adjacency import Adjacency
-from halfmask.privacy.ledger import Ledger, Spend
+from halfmask.privacy.ledger import Ledger
+from halfmask.privacy.spends import Spend
 
 SPEND = Spend(
     run="aa",

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import save_file
 
 from halfmask.data.datasets import Datasets
+from halfmask.data.prints import named_prints
 from halfmask.data.records import PoseRecords
 from halfmask.errors import HalfmaskError
 from halfmask.models.simcc import PoseModel
@@ -286,9 +287,14 @@ def test_named_public_parts_are_kept_to_their_use(tiny_config: Build, tiny_recor
 def test_nobody_is_protected_and_public_at_once(tiny_config: Build, tiny_records: PoseRecords, part: str) -> None:
     """Images are kept apart by the splits; a subject may have images on both sides."""
     drawn = prepare(tiny_config(), Progress()).data
-    private, others = replace(drawn.private, subjects=np.arange(40)), replace(tiny_records, subjects=np.arange(100, 112))
+
+    def named(records: PoseRecords, subjects: list[int]) -> PoseRecords:
+        names = [f"picture {part} {subjects[0]} {i}" for i in range(len(subjects))]
+        return replace(records, subjects=np.array(subjects), prints=named_prints(names, [str(subject) for subject in subjects]))
+
+    private, others = named(drawn.private, [*range(40)]), named(tiny_records, [*range(100, 112)])
     apart = replace(drawn, name="photographs", private=private, test=None, public=others)
     prepare(tiny_config(unit="subject"), Progress(), data=apart)
-    shared = replace(apart, **{part: replace(others, subjects=np.r_[7, np.arange(101, 112)])})
-    with pytest.raises(HalfmaskError, match=f"1 of the subjects to protect also have records with split '{part}'"):
+    shared = replace(apart, **{part: named(tiny_records, [7, *range(101, 112)])})
+    with pytest.raises(HalfmaskError, match=f"recur in '{part}': 1 by their subject"):
         prepare(tiny_config(unit="subject"), Progress(), data=shared)

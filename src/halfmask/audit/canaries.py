@@ -30,7 +30,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from halfmask.data.datasets import Datasets, fingerprints_of
+from halfmask.data.datasets import Datasets
+from halfmask.data.prints import fingerprints_of, named_prints
 from halfmask.data.records import PoseRecords
 from halfmask.models.simcc import PoseModel
 from halfmask.training.config import RunConfig, build_config
@@ -111,6 +112,7 @@ def canary_records(brightness: np.ndarray, key: str, places: np.ndarray | None =
         head_boxes=np.tile(np.float32([0, 0, 8, 8]), (count, 1)),  # type: ignore[arg-type]
         image_ids=everyone,
         key=key,
+        prints=named_prints([f"{key}/{number}" for number in everyone]),
     )
 
 

@@ -26,10 +26,12 @@ import torch
 from halfmask.audit.separation import at_chance, separation
 from halfmask.audit.shadow import train_shadow
 from halfmask.data.datasets import load_datasets
+from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import PoseRecords
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import method_named
 from halfmask.models.simcc import PoseModel
+from halfmask.privacy.fingerprints import Fingerprints
 from halfmask.tasks.pose import pose_loss
 from halfmask.training.config import RunConfig
 from halfmask.training.runs import TrainedRun
@@ -182,6 +184,7 @@ def joined(first: PoseRecords, second: PoseRecords) -> PoseRecords:
         image_ids=np.concatenate([first.image_ids, second.image_ids]),
         subjects=None if first.subjects is None or second.subjects is None else np.concatenate([first.subjects, second.subjects]),
         skeleton=first.skeleton,
+        prints=Fingerprints.joined([fingerprints_of(first), fingerprints_of(second)]),
         key=f"{first.key}+{second.key}",
     )
 

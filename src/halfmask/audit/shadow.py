@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from halfmask.audit.canaries import quarantine
-from halfmask.data.datasets import Datasets, fingerprints_of
+from halfmask.data.datasets import Datasets
+from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import PoseRecords
 from halfmask.models.simcc import PoseModel
 from halfmask.training.config import RunConfig

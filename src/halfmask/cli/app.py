@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from halfmask import __version__
-from halfmask.cli import account, audit, check, compare, data, evaluate, ledger, predict, pretrain, recipes, train
+from halfmask.cli import account, audit, certificate, check, compare, data, evaluate, ledger, plan, predict, pretrain, recipes, train
 from halfmask.errors import HalfmaskError
 
 app = typer.Typer(
@@ -41,6 +41,7 @@ def _halfmask(
     pass
 
 
+app.command("plan")(plan.plan)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
@@ -49,6 +50,7 @@ app.command("pretrain")(pretrain.pretrain)
 app.add_typer(data.app, name="data")
 app.command("account")(account.account)
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(certificate.app, name="certificate")
 app.command("check")(check.check)
 app.add_typer(audit.app, name="audit")
 app.command("recipes")(recipes.recipes)

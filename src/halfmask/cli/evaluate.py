@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from halfmask.cli.settings import DeviceOption, JsonOption, ThreadsOption, use_threads
+from halfmask.errors import HalfmaskError
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from halfmask.data.records import PoseRecords
 
 _SCORING = "What is scored"
 
@@ -52,6 +55,14 @@ def evaluate(
             rich_help_panel=_SCORING,
         ),
     ] = False,
+    even_so: Annotated[
+        bool,
+        typer.Option(
+            "--even-so",
+            help="Score people whom an account here protects, and write it into their ledgers as a read without protection (ε = ∞).",
+            rich_help_panel=_SCORING,
+        ),
+    ] = False,
     device: DeviceOption = None,
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
@@ -85,6 +96,7 @@ def evaluate(
         chosen = replace(chosen, test=DataConfig().test)
     with TerminalProgress() as progress:
         people = load_test(chosen, config.model.input_size, progress.stage)
+        _check_open(people, run, even_so)
         metrics, per_joint = score(trained.model, people, "image", flip_test, trained.device)
         seen_through = None
         if views:
@@ -107,6 +119,28 @@ def evaluate(
     Console().print(score_table(metrics, seen_through, f"{len(people)} people of {chosen.name}, test"))
     if own and flip_test:
         say(f"written: {run / 'metrics.json'}")
+
+
+def _check_open(people: PoseRecords, run: Path, even_so: bool) -> None:
+    """Scores on protected people are a read of them that no noise covers."""
+    from halfmask.cli.console import warn
+    from halfmask.data.prints import fingerprints_of
+    from halfmask.privacy.account import account_of, protected_among
+    from halfmask.privacy.ledger import Ledger
+
+    protected = protected_among(fingerprints_of(people))
+    if not protected:
+        return
+    found = f"{sum(protected.values()):,} of the {len(people):,} records to score on show people whom an account here protects"
+    if not even_so:
+        raise HalfmaskError(
+            f"{found}: their scores would be read without noise. Score on others, or say --even-so, which ends their accounts"
+        )
+    for name in protected:
+        account = account_of(Ledger(name))
+        if account is not None:
+            account.record_read(run.resolve().name, "its people were scored openly (halfmask evaluate --even-so)")
+    warn(f"{found}: it is in their ledgers, and their accounts have no bound from now on (ε = ∞)")
 
 
 def score_table(metrics: dict[str, float], views: dict[str, float] | None, title: str) -> Table:

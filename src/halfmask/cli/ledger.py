@@ -27,7 +27,7 @@ def show(
     adjacency: Annotated[str, typer.Option(help="zero-out, replace-one or add-remove.")] = "zero-out",
     as_json: JsonOption = False,
 ) -> None:
-    """List every run on a dataset, what it paid for, and the total."""
+    """List every run on a dataset, what it paid for, and the total, related datasets included."""
     from rich.table import Table
 
     from halfmask.cli.console import Console, say, say_json
@@ -42,23 +42,67 @@ def show(
         say("no ledger yet: nothing was spent on any dataset here")
     for book in books:
         table = Table(title=f"dataset {book['dataset']}", title_justify="left")
-        for heading in ("run", "method", "unit", "σ", "q", "steps", "C"):
+        for heading in ("run", "method", "unit", "σ", "q", "steps", "reserved", "C"):
             table.add_column(heading, justify="left" if heading in ("run", "method", "unit") else "right")
         for run in book["runs"]:
             sigma = f"{run['noise_multiplier']:.4g}" if run["noise_multiplier"] else "none"
-            table.add_row(
-                run["run"], run["method"], run["unit"], sigma, f"{run['sampling_rate']:.4g}", f"{run['steps']:,}", f"{run['clip_norm']:g}"
-            )
+            row = (run["run"], run["method"], run["unit"], sigma, f"{run['sampling_rate']:.4g}", f"{run['steps']:,}")
+            table.add_row(*row, f"{run['reserved']:,}" if run["reserved"] else "", f"{run['clip_norm']:g}")
         Console().print(table)
+        for run in book["runs"]:
+            if run["unbounded"]:
+                say(f"run {run['run']} has no bound: {run['unbounded']}", "yellow")
+        if book["related"]:
+            say(f"counted with it, because they show the same people: {', '.join(name[:12] for name in book['related'])}")
         total = "∞" if book["total"] == "infinity" else f"{book['total']:.4g}"
-        say(f"total ε = {total} at δ = {delta:g}, {adjacency} (PLD, as if all runs had been fixed in advance)")
-        if book["budget"] is not None:
-            say(f"budget: ε = {book['budget'][0]:g} at δ = {book['budget'][1]:g} (enforced with an RDP filter)")
+        say(f"total ε = {total} to one {book['unit']} at δ = {delta:g}, {adjacency} (PLD, as if all runs had been fixed in advance)")
+        if book["no_bound"]:
+            say(f"there is no bound: {book['no_bound']}", "yellow")
+        for line in book["public"]:
+            say(f"public for good: {line}")
+        for epsilon, at in book["budgets"]:
+            say(f"budget: ε = {epsilon:g} at δ = {at:g}")
+
+
+@app.command("raise-budget")
+def raise_budget(
+    dataset: Annotated[str, typer.Argument(help="Fingerprint of a dataset (or the start of one), as in its certificates.")],
+    epsilon: Annotated[float, typer.Option("--to", help="The ε that all runs together must stay within from now on.")],
+    delta: Annotated[float, typer.Option(help="Its δ.")],
+    reason: Annotated[str, typer.Option(help="Why: it is written into the ledger, and stays there.")],
+) -> None:
+    """Replace a dataset's budgets by another, larger or not, on the record. Without this the smallest ever set holds."""
+    from halfmask.cli.console import say
+    from halfmask.privacy.accounting import check_budget
+
+    check_budget(epsilon, delta)
+    if not reason.strip():
+        raise HalfmaskError("--reason is empty: say why the budget may be raised, for whoever reads the ledger later")
+    ledger = _one_ledger(dataset)
+    before = ", ".join(f"ε = {eps:g} at δ = {at:g}" for eps, at in ledger.budgets()) or "none"
+    ledger.write("raise", {"epsilon": epsilon, "delta": delta, "reason": reason.strip()})
+    say(f"{ledger.dataset}: budget ε = {epsilon:g} at δ = {delta:g} (before: {before}), on the record with its reason")
+    say("budgets of related datasets still hold: see 'halfmask ledger show'")
+
+
+@app.command("release")
+def release(
+    dataset: Annotated[str, typer.Argument(help="Fingerprint of a dataset (or the start of one), as in its certificates.")],
+    run: Annotated[str, typer.Argument(help="The run, as 'halfmask ledger show' names it.")],
+) -> None:
+    """Give back the steps that a stopped run has reserved and not taken. Should it go on, it must pass the budget again."""
+    from halfmask.cli.console import say
+
+    ledger = _one_ledger(dataset)
+    unspent = ledger.release(run)
+    if not unspent:
+        raise HalfmaskError(f"run '{run}' has nothing reserved that it did not spend: see 'halfmask ledger show {dataset}'")
+    say(f"{unspent:,} steps of {run} are given back")
 
 
 @app.command()
 def verify(dataset: DatasetArgument = None, as_json: JsonOption = False) -> None:
-    """Check that no ledger was edited, reordered or cut. Exits with code 2 if one was."""
+    """Check that no ledger was edited, reordered, cut, put back or deleted. Exits with code 2 if one was."""
     from halfmask.cli.console import fail, say, say_json
 
     results: list[dict[str, Any]] = []
@@ -80,31 +124,47 @@ def verify(dataset: DatasetArgument = None, as_json: JsonOption = False) -> None
 
 def _ledgers(dataset: str | None) -> list[Ledger]:
     from halfmask.privacy.home import private_folder
-    from halfmask.privacy.ledger import Ledger
+    from halfmask.privacy.ledger import Ledger, ledger_names
 
-    folder = private_folder("ledgers")
-    names = sorted({path.stem for pattern in ("*.jsonl", "*.head") for path in folder.glob(pattern)})
+    names = ledger_names()
     if dataset is not None:
         names = [name for name in names if name.startswith(dataset)]
         if not names:
+            folder = private_folder("ledgers")
             raise HalfmaskError(f"no ledger of a dataset '{dataset}' in {folder}: see its fingerprint in a certificate")
     return [Ledger(name) for name in names]
 
 
-def _summary(ledger: Ledger, delta: float, adjacency: Any) -> dict[str, Any]:
-    from halfmask.privacy.ledger import total_epsilon
+def _one_ledger(dataset: str) -> Ledger:
+    found = _ledgers(dataset)
+    if len(found) > 1:
+        raise HalfmaskError(f"'{dataset}' is the start of {len(found)} fingerprints: give more of it")
+    return found[0]
 
-    spends = ledger.spends()
+
+def _summary(ledger: Ledger, delta: float, adjacency: Any) -> dict[str, Any]:
+    from halfmask.privacy.account import account_of
+    from halfmask.privacy.spends import common_unit, no_bound, total_epsilon
+
+    account = account_of(ledger)
     runs: dict[str, dict[str, Any]] = {}
-    for spend in spends:
-        fields = ("run", "method", "unit", "noise_multiplier", "sampling_rate", "clip_norm")
-        run = runs.setdefault(spend.run, {name: getattr(spend, name) for name in fields} | {"steps": 0})
+    for spend in ledger.spends():
+        fields = ("run", "method", "unit", "noise_multiplier", "sampling_rate", "clip_norm", "unbounded")
+        fresh = {name: getattr(spend, name) for name in fields} | {"steps": 0, "reserved": 0}
+        run = runs.setdefault(spend.run, fresh)
         run["steps"] += spend.steps
+    for run in runs.values():
+        run["reserved"] = max(0, ledger.reserved(run["run"]) - run["steps"])
+    spends = account.spends() if account is not None else ledger.spends()
     total = total_epsilon(spends, delta, adjacency)
     return {
         "dataset": ledger.dataset,
         "runs": list(runs.values()),
+        "related": account.related_names if account is not None else [],
         "total": total if total < float("inf") else "infinity",
+        "unit": common_unit(spends) or "unit",
+        "no_bound": no_bound(spends),
         "delta": delta,
-        "budget": ledger.budget(),
+        "public": account.publications() if account is not None else [],
+        "budgets": ledger.budgets(),
     }

@@ -61,6 +61,10 @@ def train(
             rich_help_panel=_PRIVACY,
         ),
     ] = False,
+    even_so: Annotated[
+        bool,
+        typer.Option("--even-so", help="Go on where the noise would bury all that could be learnt.", rich_help_panel=_PRIVACY),
+    ] = False,
     strategy: Annotated[
         str | None,
         typer.Option(help="Which weights train: finetune, top, full or scratch.", rich_help_panel=_TRAINING),
@@ -119,6 +123,7 @@ def train(
         "accountant": accountant,
         "budget": budget,
         "unsafe_diagnostics": unsafe_diagnostics or None,
+        "even_so": even_so or None,
         "strategy": strategy,
         "epochs": epochs,
         "batch": batch,
@@ -190,6 +195,8 @@ def _summary(folder: Path, as_json: bool) -> None:
 def promise_line(certificate: dict[str, Any]) -> str:
     """A certificate in one line."""
     spent = certificate["epsilon"][certificate["adjacency"]]
+    if spent is None:
+        return "a rehearsal: no private image was read, and nothing is promised"
     if spent == "infinity":
         return "ε = ∞: no privacy guarantee"
     where = f"{certificate['adjacency']}, one {certificate['unit']} of {certificate['units']:,}"

@@ -15,6 +15,7 @@ import numpy as np
 
 from halfmask.data.images import crop_transform, read_image
 from halfmask.data.people import MISSING, NO_AREA, NO_JOINT, OUTSIDE, UNREADABLE, Box, LeftOut, Person
+from halfmask.data.prints import empty_prints, print_picture
 from halfmask.errors import HalfmaskError, unknown_name
 
 ON_BAD = ("refuse", "skip")
@@ -92,6 +93,7 @@ def _empty(people: Sequence[Person], size: tuple[int, int]) -> dict[str, np.ndar
         "head_boxes": np.full((count, 4), np.nan, np.float32),
         "transforms": np.zeros((count, 2, 3), np.float64),
         "kept": np.arange(count),
+        **empty_prints(count),
     }
 
 
@@ -108,6 +110,7 @@ def _crop_image(
             found = str(error) if there else f"an annotation names the image '{first.image}', but there is no such file at {first.path}"
             raise HalfmaskError(f"{found}: restore it, or leave such images out with data.on_bad=skip") from None
         return {i: LeftOut(people[i].image, UNREADABLE if there else MISSING, str(first.path)) for i in places}
+    print_picture(arrays, places, image)
     left_out = {}
     for i in places:
         reason = _cut(image, people[i], i, size, arrays)

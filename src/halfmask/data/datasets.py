@@ -14,13 +14,14 @@ from halfmask.data.figures_records import figures_records
 from halfmask.data.formats import read_annotations
 from halfmask.data.mapping import with_skeleton
 from halfmask.data.people import count_reasons
+from halfmask.data.prints import fingerprints_of
 from halfmask.data.reading import read_people
 from halfmask.data.records import PoseRecords
 from halfmask.data.skeleton import skeleton_named
 from halfmask.data.splits import SplitsConfig, choose, divide
 from halfmask.data.store import cached
 from halfmask.errors import HalfmaskError
-from halfmask.privacy.fingerprints import Fingerprints, fingerprint_images
+from halfmask.privacy.fingerprints import Fingerprints
 from halfmask.views import View
 
 Report = Callable[[str, int, int], None]
@@ -41,6 +42,8 @@ class DataConfig:
         annotations: the annotation files to read, where a folder holds several of one split.
         boxes: a detection file; the test people are then its boxes.
         skeleton: `mpii`, `coco` or `lsp` to have the joints as that dataset does, which a model trained on it needs.
+        strangers: parts (`public`, `basis`, `tuning`, `test`) of whom the data holder declares, where subjects are protected and a part has no
+            subject ids, that nobody in them is protected. The certificate says so.
         on_bad: `refuse` an image file that is missing or damaged, or `skip` the people on it.
         workers: threads that open images; 0 for one per core.
     """
@@ -57,6 +60,7 @@ class DataConfig:
     annotations: list[str] = field(default_factory=list)
     boxes: str | None = None
     skeleton: str | None = None
+    strangers: list[str] = field(default_factory=list)
     on_bad: str = "refuse"
     workers: int = 0
 
@@ -66,6 +70,7 @@ class Datasets:
     """The three parts of a dataset: people to protect, people who are public, and the people a model is judged on.
 
     Attributes:
+        fingerprints: of all private people, whoever of them leaves later: they name the dataset's account.
         left_out: by part, how many annotated people are no record, for each reason.
         basis, tuning: public people for the subspace, and to watch, where the recipe sets some apart.
     """
@@ -168,7 +173,7 @@ def _load_parts(
         telling = _telling(report, f"opening {part} images")
         records, gone = read_people(source, people, size, config.workers, config.on_bad, telling)
         if source is not annotated and part == "public":
-            # Two datasets number their images and subjects each from 0: the same number is not the same person.
+            # Two datasets number their images and subjects each from 0: the same number is not the same person. Fingerprints tell.
             records = replace(records, image_ids=-1 - records.image_ids, subjects=None)
         parts[part] = with_skeleton(records, target)
         if gone:
@@ -197,20 +202,6 @@ def find_folder(name: str) -> Path:
         places = f"{path}" + (f" or {Path(root) / name}" if root else "")
         raise HalfmaskError(f"no dataset at {places}: give a folder, a name below $HALFMASK_DATA, or 'figures'")
     return path
-
-
-def fingerprints_of(records: PoseRecords) -> Fingerprints:
-    """Keyed hashes of the records, computed once and kept in private storage."""
-
-    def build() -> dict[str, np.ndarray]:
-        prints = fingerprint_images(records.images)
-        return {
-            name: np.frombuffer(b"".join(sorted(hashes)), np.uint8).reshape(-1, 16)
-            for name, hashes in (("exact", prints.exact), ("sketches", prints.sketches))
-        }
-
-    arrays = cached("fingerprints", records.key, build)
-    return Fingerprints(*(frozenset(row.tobytes() for row in arrays[name]) for name in ("exact", "sketches")))
 
 
 def with_view(records: PoseRecords, view: View) -> PoseRecords:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from halfmask.data import figures
+from halfmask.data.prints import named_prints
 from halfmask.data.records import PoseRecords
 from halfmask.data.store import cached
 
@@ -59,6 +60,11 @@ def figures_records(
         image_ids=arrays["image_ids"],
         subjects=arrays["subjects"],
         key=key,
+        # By name: a drawn person is the same at every size.
+        prints=named_prints(
+            [f"figures/{population}/{seed}/{image}" for image in arrays["image_ids"]],
+            [f"figures/{population}/{seed}/{subject}" for subject in arrays["subjects"]],
+        ),
     )
 
 

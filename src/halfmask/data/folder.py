@@ -35,14 +35,13 @@ def detect_folder(folder: Path) -> bool:
 def read_folder(folder: Path) -> Annotations:
     """The people of a folder, by split; no image is opened."""
     entries = _read_annotations(folder)
-    subjects = {name: i for i, name in enumerate(sorted({str(entry.get("subject")) for entry in entries}))}
+    subjects = {name: i for i, name in enumerate(sorted({str(entry["subject"]) for entry in entries if "subject" in entry}))}
     images = {name: i for i, name in enumerate(sorted({entry["image"] for entry in entries}))}
     parts = {}
     for split in SPLITS:
         chosen = [(number, entry) for number, entry in enumerate(entries) if entry["split"] == split]
         if not chosen:
             continue
-        known = all("subject" in entry for _, entry in chosen)
         people = tuple(
             Person(
                 entry["image"],
@@ -51,7 +50,8 @@ def read_folder(folder: Path) -> Annotations:
                 tuple(entry["box"]),
                 np.asarray(entry["joints"], np.float64),
                 tuple(entry["head_box"]),
-                subject=subjects[str(entry["subject"])] if known else None,
+                subject=subjects[str(entry["subject"])] if "subject" in entry else None,
+                subject_name=str(entry.get("subject", "")),
                 annotation_id=number,
             )
             for number, entry in chosen

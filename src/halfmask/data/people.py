@@ -42,6 +42,7 @@ class Person:
         joints: J×3 (x, y, v); v is 0 for a joint without a label, 1 for occluded, 2 for visible.
         head_box: x1, y1, x2, y2, where the dataset has it.
         area: of the person's outline in image pixels, where the dataset has it.
+        subject, subject_name: the person, where the dataset tells: a number within the dataset, and the id as it is spelt.
         score: a detector's confidence; 1 for an annotated box.
         detected: whether the box comes from a detector, so that there are no joints to learn from.
     """
@@ -54,6 +55,7 @@ class Person:
     head_box: Box | None = None
     area: float = float("nan")
     subject: int | None = None
+    subject_name: str = ""
     scene: str = ""
     annotation_id: int = 0
     score: float = 1.0

@@ -9,12 +9,14 @@ import numpy as np
 
 from halfmask.data.crops import crop_people
 from halfmask.data.people import Annotations, LeftOut, Part, Person, digest_people
+from halfmask.data.prints import people_prints
 from halfmask.data.records import CocoTruth, PoseRecords
 from halfmask.data.store import cached
 from halfmask.errors import HalfmaskError
+from halfmask.privacy.fingerprints import keyed_hash
 
 # Part of every key: crops made by code that cut them differently are not found again.
-_CROP_VERSION = 2
+_CROP_VERSION = 3
 
 
 def read_people(
@@ -29,7 +31,9 @@ def read_people(
     if not part.people:
         raise HalfmaskError(f"'{part.name}' of {annotations.folder} has nobody with a labelled joint: the dataset is empty")
     people = part.people
-    key = f"{annotations.format}/{digest_people(people)}/{part.name}/{size[0]}x{size[1]}/{on_bad}/{_CROP_VERSION}"
+    # Fingerprints lie beside the crops, and are worth something under the key they were made with alone.
+    secret = keyed_hash(b"cache").hex()[:8]
+    key = f"{annotations.format}/{digest_people(people)}/{part.name}/{size[0]}x{size[1]}/{on_bad}/{_CROP_VERSION}/{secret}"
 
     def build() -> dict[str, np.ndarray]:
         arrays, left_out = crop_people(people, size, workers, on_bad, progress)
@@ -53,6 +57,7 @@ def read_people(
         image_ids=np.array([person.image_id for person in kept], np.int64),
         subjects=np.array([person.subject for person in kept], np.int64) if known else None,
         key=key,
+        prints=people_prints(arrays, kept),
         skeleton=annotations.skeleton,
         transforms=arrays["transforms"],
         coco=_coco_truth(part, kept),

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from halfmask.data.skeleton import MPII, Skeleton
 from halfmask.errors import HalfmaskError
+from halfmask.privacy.fingerprints import Fingerprints
 
 UNITS = ("crop", "image", "subject")
 
@@ -71,6 +72,7 @@ class PoseRecords:
         scenes: the kind of picture each record comes from, where the dataset tells.
         copies: the same records, in the same order, each time after another fixed random change, for networks whose lower part is
             computed once: their `features` and joints, not their pixels, show the change.
+        prints: fingerprints of the photograph each record was cut from, of its annotation and of its subject.
     """
 
     images: np.ndarray
@@ -90,6 +92,7 @@ class PoseRecords:
     coco: CocoTruth | None = None
     scenes: np.ndarray | None = None
     copies: tuple[PoseRecords, ...] = ()
+    prints: Fingerprints | None = None
 
     def __len__(self) -> int:
         return len(self.joints)
@@ -135,6 +138,7 @@ class PoseRecords:
             transforms=None if self.transforms is None else self.transforms[records],
             coco=None if self.coco is None else self.coco.take(records),
             scenes=None if self.scenes is None else self.scenes[records],
+            prints=None if self.prints is None else self.prints.take(records),
             key=f"{self.key}/{_digest(records)}",
         )
 

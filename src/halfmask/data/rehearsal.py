@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from halfmask.data.datasets import Datasets, fingerprints_of, with_view
+from halfmask.data.datasets import Datasets, with_view
 from halfmask.data.records import PoseRecords
 from halfmask.errors import HalfmaskError
 from halfmask.views import View
@@ -45,7 +45,6 @@ def rehearsal_of(data: Datasets, view: View) -> Datasets:
         basis=basis,
         tuning=tuning,
         name=f"{data.name} (rehearsal)",
-        fingerprints=fingerprints_of(private),
     )
 
 

@@ -67,7 +67,11 @@ def divide(annotations: Annotations, splits: SplitsConfig) -> dict[str, Part]:
 def choose(annotations: Annotations, part: str, text: str | None) -> Part:
     """The people of a dataset that is there for one part alone: those named, or those whom it calls public, or all to train on."""
     if text is None:
-        text = next((name for name in ("public", "train", "all") if name in annotations.parts), next(iter(annotations.parts)))
+        text = next((name for name in ("public", "train", "all") if name in annotations.parts), None)
+    if text is None:
+        raise HalfmaskError(
+            f"{annotations.folder} has the splits {', '.join(annotations.parts)} and none that is public: say who is with data.splits.{part}"
+        )
     return _merge(annotations, part, _parse(annotations, part, text))
 
 

@@ -1,48 +1,253 @@
-"""A dataset's account: its own ledger and those of every dataset that shares records with it."""
+"""A dataset's account: its own ledger and those of every dataset that shows the same people.
+
+Whoever opens an account reads; the first entry enrols the dataset, so that a run that is refused leaves nothing behind. Related datasets are
+looked up under the same lock that an entry is written under: two runs on overlapping datasets, side by side, see each other.
+"""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from halfmask.errors import HalfmaskError
 from halfmask.privacy.adjacency import Adjacency
-from halfmask.privacy.fingerprints import Fingerprints, overlapping
-from halfmask.privacy.ledger import Ledger, Spend, check_budget_left, total_epsilon
+from halfmask.privacy.fingerprints import Fingerprints
+from halfmask.privacy.ledger import Ledger, ledger_names
+from halfmask.privacy.spends import Spend, epsilon_left, total_epsilon
+
+# What may have been made public of people, for good.
+VIEWS, RAW = "views", "raw"
+
+
+@dataclass(frozen=True)
+class Publication:
+    """Something of a dataset's people that a run takes, or took, to be public: it stays so for every later run on them.
+
+    Attributes:
+        what: `views` (ψ and labels) or `raw` (whole records: S_pub).
+        words: for certificates.
+        records: keyed hashes of the records, where they are not all.
+    """
+
+    what: str
+    words: str
+    records: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Admission:
+    """A run that may begin: what will be left of the tightest budget after it, and who judged so."""
+
+    left: float | None
+    judge: str
 
 
 class Account:
-    """What was spent on the people of a dataset, under whatever name, and what may still be."""
+    """What was spent on the people of a dataset, under whatever name, and what may still be.
 
-    def __init__(self, fingerprints: Fingerprints, folder: Path | None = None):
-        self.ledger = Ledger(fingerprints.dataset, folder)
-        fingerprints.save(self.ledger.folder)
-        self.related_names = overlapping(fingerprints, self.ledger.folder)
-        self._related = [Ledger(name, folder) for name in self.related_names]
+    Args:
+        unit: what the present run protects. Under `subject`, other pictures of the same subjects are the same people.
+    """
+
+    def __init__(self, prints: Fingerprints, unit: str = "crop", folder: Path | None = None):
+        self.prints, self.unit = prints, unit
+        self.ledger = Ledger(prints.dataset, folder)
+        # Records files never change under their name, so each is compared once.
+        self._verdicts: dict[str, tuple[bool, bool]] = {}
+
+    @property
+    def related_names(self) -> list[str]:
+        """Other known datasets that show some of these people."""
+        names = []
+        for name in ledger_names(self.ledger.folder):
+            other, records = Ledger(name, self.ledger.folder), self.ledger.folder / f"{name}.records"
+            if name == self.ledger.dataset:
+                continue
+            if not records.exists():
+                # Nobody knows whom it speaks of: if anything was spent, it may have been on anybody.
+                other.verify()
+                continue
+            if name not in self._verdicts:
+                theirs = Fingerprints.load(records)
+                pictures = bool(self.prints.in_pictures_of(theirs).any()) or bool(theirs.in_pictures_of(self.prints).any())
+                self._verdicts[name] = (pictures, bool(self.prints.in_subjects_of(theirs).any()))
+            pictures, subjects = self._verdicts[name]
+            if pictures or subjects:
+                other.verify()
+            if pictures or (subjects and ("subject" in (self.unit, *(spend.unit for spend in other.committed())))):
+                names.append(name)
+        return names
+
+    def related(self) -> list[Ledger]:
+        """Their ledgers."""
+        return [Ledger(name, self.ledger.folder) for name in self.related_names]
 
     def spends(self) -> list[Spend]:
         """Everything spent here and on related datasets."""
-        return [spend for ledger in (self.ledger, *self._related) for spend in ledger.spends()]
+        return [spend for ledger in (self.ledger, *self.related()) for spend in ledger.spends()]
+
+    def committed(self) -> list[Spend]:
+        """Everything spent or reserved, here and on related datasets."""
+        return [spend for ledger in (self.ledger, *self.related()) for spend in ledger.committed()]
 
     def total(self, delta: float, adjacency: Adjacency) -> float:
-        """ε of all of it, as if all runs had been fixed in advance."""
+        """ε of everything spent, as if all runs had been fixed in advance."""
         return total_epsilon(self.spends(), delta, adjacency)
 
-    def set_budget(self, budget: float, delta: float) -> None:
-        """Bind this and every later run."""
-        self.ledger.set_budget(budget, delta)
+    def begin(
+        self, plan: Spend | None, budget: tuple[float, float] | None, accountant: str = "pld", publications: Sequence[Publication] = ()
+    ) -> Admission:
+        """Admit a run, or refuse it and write nothing.
 
-    def check(self, planned: Spend) -> float | None:
-        """Refuse a plan that would pass any budget set here or on a related dataset; return the least that would be left."""
-        budgets = [budget for ledger in (self.ledger, *self._related) if (budget := ledger.budget()) is not None]
-        left = [check_budget_left(self.spends(), planned, *budget) for budget in budgets]
-        return min(left) if left else None
+        A run whose people were never spent on was fixed before anything was seen, so its own accountant may judge it. Every other one may
+        have been chosen after seeing results, and goes through the Rényi filter over all that is spent or reserved. Either way the whole
+        plan is reserved in one line, under the lock: it will not run out of budget half-way, and nobody else can be promised the same.
+
+        Args:
+            plan: all steps of the run, from 0; None for one that reads nothing private. Of a run that goes on, what it has paid is not
+                judged again.
+            budget: (ε, δ) to bind this and every later run to.
+            publications: what the run takes to be public of these people.
+        """
+        with self.ledger.locked():
+            admission = self.consider(plan, budget, accountant)
+            self._enrol()
+            if budget is not None and not any(eps <= budget[0] and delta <= budget[1] for eps, delta in self.ledger.budgets()):
+                self.ledger.write("budget", {"epsilon": budget[0], "delta": budget[1]})
+            for publication in publications:
+                self._publish(publication, plan)
+            if plan is not None:
+                self.ledger.write("reserve", asdict(plan) | {"judge": admission.judge})
+        return admission
+
+    def consider(self, plan: Spend | None, budget: tuple[float, float] | None, accountant: str = "pld") -> Admission:
+        """Whether a run would be admitted now; refuses it if not. Writes nothing."""
+        ledgers = (self.ledger, *self.related())
+        budgets = [one for ledger in ledgers for one in ledger.budgets()] + ([budget] if budget is not None else [])
+        committed = [spend for ledger in ledgers for spend in ledger.committed()]
+        judge = "its own accountant" if not committed else "the Rényi filter"
+        if plan is None:
+            return Admission(None, judge)
+        paid = sum(spend.steps for spend in committed if spend.run == plan.run)
+        rest = replace(plan, first_step=paid)
+        left = [self._judged(rest, committed, one, accountant) for one in budgets if rest.steps > 0]
+        return Admission(min(left) if left else None, judge)
+
+    @staticmethod
+    def _judged(plan: Spend, committed: Sequence[Spend], budget: tuple[float, float], accountant: str) -> float:
+        if committed or plan.unbounded:
+            return epsilon_left(committed, plan, *budget)
+        needed = total_epsilon([plan], budget[1], Adjacency(plan.adjacency), accountant)
+        if needed > budget[0]:
+            raise HalfmaskError(
+                f"the dataset's budget is ε = {budget[0]:g} at δ = {budget[1]:g}, and this run alone would cost {needed:.4g}: lower --epsilon, "
+                "or take fewer epochs"
+            )
+        return budget[0] - needed
 
     def pay(self, spend: Spend) -> None:
-        """Write the spend down, unless a budget forbids it; nobody else can write between the check and the entry."""
-        ledgers = sorted((self.ledger, *self._related), key=lambda ledger: ledger.dataset)
-        with ExitStack() as locks:
-            # In one order for everyone, so that two runs on related datasets never wait for each other.
-            for ledger in ledgers:
-                locks.enter_context(ledger.locked())
-            self.check(spend)
+        """Write the spend down; a step that no reservation covers must pass the Rényi filter first."""
+        with self.ledger.locked():
+            self._enrol()
+            if spend.last_step >= self.ledger.reserved(spend.run):
+                ledgers = (self.ledger, *self.related())
+                # What the run itself has reserved is spent by this, not spent besides.
+                committed = [one for ledger in ledgers for one in ledger.committed()]
+                for budget in (one for ledger in ledgers for one in ledger.budgets()):
+                    epsilon_left(committed, spend, *budget)
             self.ledger.append(spend)
+
+    def release(self, run: str) -> int:
+        """Give back what a run has reserved and will not spend; returns the number of steps."""
+        return self.ledger.release(run)
+
+    def record_model(self, run: str, digest: str, tensors: Sequence[str], behind: Sequence[str] = ()) -> None:
+        """Remember weights that a run released, so that whoever goes on from them is told what they cost.
+
+        Args:
+            digest: SHA-256 of the file.
+            tensors: keyed hashes of the tensors that were trained, which survive being renamed or saved in another format.
+            behind: runs whose weights this one went on from.
+        """
+        with self._entering():
+            self.ledger.write("model", {"run": run, "weights_sha256": digest, "tensors": list(tensors), "behind": list(behind)})
+
+    def record_read(self, run: str, reason: str) -> None:
+        """Write down that private people were read outside the mechanism: ε = ∞ from here on."""
+        with self._entering():
+            self.ledger.append(
+                Spend(run, "read", "zero-out", self.unit, len(self.prints), 0, 0, 1.0, 0.0, 0.0, 1.0, "none", False, {}, reason)
+            )
+
+    def publications(self) -> list[str]:
+        """What of these people is public for good, in words, because some run here or on a related dataset took it to be."""
+        words = [line["words"] for ledger in (self.ledger, *self.related()) for line in ledger.lines("published")]
+        return list(dict.fromkeys(words))
+
+    def given_up(self, prints: Fingerprints) -> np.ndarray:
+        """Which of these records are public for good, raw: one flag each."""
+        public = np.zeros(len(prints), bool)
+        for ledger in (self.ledger, *self.related()):
+            hashes = {record for line in ledger.lines("published") if line["what"] == RAW for record in line["records"]}
+            if not hashes:
+                continue
+            theirs = self.prints if ledger is self.ledger else Fingerprints.load(ledger.path.with_suffix(".records"))
+            rows = np.array([row.tobytes().hex() in hashes for row in theirs.exact])
+            public |= prints.in_pictures_of(theirs.take(np.flatnonzero(rows)))
+        return public
+
+    def runs_behind(self, tensors: set[str], runs: set[str]) -> list[str]:
+        """Runs on these people whose released weights are among these tensors, or that go by one of these names; and those behind them."""
+        found: list[str] = []
+        for ledger in (self.ledger, *self.related()):
+            for line in ledger.lines("model"):
+                if line["run"] in runs or tensors.intersection(line["tensors"]):
+                    found += [line["run"], *line["behind"]]
+            found += [spend.run for spend in ledger.spends() if spend.run in runs]
+        return list(dict.fromkeys(found))
+
+    def _publish(self, publication: Publication, plan: Spend | None) -> None:
+        body: Mapping[str, Any] = asdict(publication) | {"records": list(publication.records)}
+        known = [{name: line[name] for name in body} for line in self.ledger.lines("published")]
+        if body not in known:
+            self.ledger.write("published", dict(body) | {"run": "" if plan is None else plan.run})
+
+    @contextmanager
+    def _entering(self) -> Iterator[None]:
+        with self.ledger.locked():
+            self._enrol()
+            yield
+
+    def _enrol(self) -> None:
+        """The dataset's first line, then its records: records without a ledger are a ledger that was deleted."""
+        if not self.ledger.verify():
+            self.ledger.write("open", {"unit": self.unit, "records": len(self.prints)})
+        self.prints.save(self.ledger.folder)
+
+
+def account_of(ledger: Ledger) -> Account | None:
+    """The account that a ledger belongs to, from the records beside it; None for one that was never enrolled."""
+    records = ledger.folder / f"{ledger.dataset}.records"
+    if not records.exists():
+        ledger.verify()
+        return None
+    units = {spend.unit for spend in ledger.committed()}
+    return Account(Fingerprints.load(records), "subject" if "subject" in units else "crop", ledger.folder)
+
+
+def protected_among(prints: Fingerprints, folder: Path | None = None) -> dict[str, int]:
+    """How many of these records show people whom some account here protects, by the name of the account."""
+    found = {}
+    for name in ledger_names(folder):
+        account = account_of(Ledger(name, folder))
+        if account is None:
+            continue
+        recur = prints.in_pictures_of(account.prints) & ~account.given_up(prints)
+        if recur.any():
+            found[name] = int(recur.sum())
+    return found

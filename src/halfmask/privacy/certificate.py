@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from halfmask import __version__
+from halfmask.privacy.code import code_commit, code_digest
 
 
 @dataclass(frozen=True)
@@ -16,12 +18,20 @@ class Certificate:
     """Everything a privacy officer needs to judge a run.
 
     Attributes:
-        epsilon: ε under each adjacency that has a meaning for the method.
+        statement: `certificate`, or `rehearsal` for a run with views in the place of images, which promises nothing.
+        epsilon: ε under each adjacency that has a meaning for the method; that of the released model, so composed with the runs whose
+            weights it goes on from.
+        own_epsilon: ε of this run's own steps, where that differs.
+        composed_with: runs on the same people whose weights this model goes on from.
         public_assumptions: what the promise takes to be known to everyone.
+        already_public: what earlier runs on these people took to be public: it stays so, whatever this run hides.
         unaccounted_reads: reads of private data outside the mechanism. Any makes the promise void.
-        ledger_total: ε of all runs ever made on the dataset, this one included, at `adjacency`.
-        related_datasets: other known datasets that share records with this one; their spending is in `ledger_total`.
+        cautions: what weakens the promise without voiding it.
+        ledger_total: ε of all runs ever made on the dataset, this one included, at `adjacency`, to one `ledger_unit`.
+        ledger_lines, ledger_hash: how long the dataset's ledger was, and the hash of its last line: a ledger that was cut back since is seen.
+        related_datasets: other known datasets that show some of these people; their spending is in `ledger_total`.
         public_record_hashes: keyed hashes of records that left the private set to span the subspace, and are not protected.
+        weights_sha256: of the model file that this speaks of, and of no other.
     """
 
     method: str
@@ -41,45 +51,79 @@ class Certificate:
     noise_source: str
     ledger_total: float
     dataset_fingerprint: str
+    dataset: str
+    run: str
+    run_name: str
+    weights_sha256: str
+    statement: str = "certificate"
+    date: str = field(default_factory=lambda: datetime.now(timezone.utc).isoformat(timespec="seconds"))
+    own_epsilon: dict[str, float] = field(default_factory=dict)
+    composed_with: list[str] = field(default_factory=list)
+    already_public: list[str] = field(default_factory=list)
     related_datasets: list[str] = field(default_factory=list)
     public_record_hashes: list[str] = field(default_factory=list)
     unaccounted_reads: list[str] = field(default_factory=list)
+    cautions: list[str] = field(default_factory=list)
+    visible_batches: bool = False
+    ledger_unit: str = ""
+    ledger_lines: int = 0
+    ledger_hash: str = ""
     code_version: str = __version__
+    code_commit: str = field(default_factory=code_commit)
+    code_digest: str = field(default_factory=code_digest)
 
     @property
     def guarantee(self) -> float:
-        """ε at the certificate's own adjacency; infinite if anything was read outside the mechanism."""
-        return math.inf if self.unaccounted_reads else self.epsilon[self.adjacency]
+        """ε at the certificate's own adjacency; infinite if anything was read outside the mechanism, or nothing is promised."""
+        return math.inf if self.unaccounted_reads or self.statement == "rehearsal" else self.epsilon[self.adjacency]
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary for `certificate.json`; infinities are written as the word `infinity`, which JSON can carry."""
         body = asdict(self)
-        if self.unaccounted_reads:
-            body["epsilon"] = dict.fromkeys(self.epsilon, math.inf)
+        if self.statement == "rehearsal":
+            # Nothing was promised to anybody, not even infinity.
+            body["epsilon"], body["own_epsilon"] = dict.fromkeys(self.epsilon), {}
+        elif self.unaccounted_reads:
+            body["epsilon"], body["own_epsilon"] = dict.fromkeys(self.epsilon, math.inf), {}
         return _finite(body)
 
     def to_markdown(self) -> str:
         """The readable page."""
-        lines = ["# Privacy certificate", "", self._promise(), "", "| | |", "|---|---|"]
+        rehearsed = self.statement == "rehearsal"
+        title = "# Rehearsal: a statement without a promise" if rehearsed else "# Privacy certificate"
+        lines = [title, "", self._promise(), "", "| | |", "|---|---|"]
+        void = bool(self.unaccounted_reads)
         rows = {
+            "dataset": f"{self.dataset} (fingerprint `{self.dataset_fingerprint}`)",
+            "run": f"{self.run_name} (`{self.run}`)",
+            "date": self.date,
+            "weights (SHA-256)": f"`{self.weights_sha256}`",
             "method": self.method,
             "protected unit": f"one {self.unit} (of {self.units:,})",
             "adjacency": self.adjacency,
-            **{f"ε ({name})": _number(math.inf if self.unaccounted_reads else e) for name, e in self.epsilon.items()},
+            **({} if rehearsed else {f"ε ({name})": _number(math.inf if void else e) for name, e in self.epsilon.items()}),
+            **(
+                {} if rehearsed or void else {f"of it by this run's own steps ({name})": _number(e) for name, e in self.own_epsilon.items()}
+            ),
             "δ": f"{self.delta:g}",
             "accountant": self.accountant,
             "noise multiplier σ": _number(self.noise_multiplier),
             "clip norm C": f"{self.clip_norm:g}",
             "sampling rate q": f"{self.sampling_rate:.6g}",
             "expected batch": f"{self.expected_batch:g}",
-            "steps taken": f"{self.steps:,} of {self.planned_steps:,} planned",
+            "steps paid for": f"{self.steps:,} of {self.planned_steps:,} planned",
             "noise source": self.noise_source,
-            "spent on this dataset by all runs": f"ε = {_number(self.ledger_total)} (as if all had been fixed in advance)",
-            "dataset fingerprint": f"`{self.dataset_fingerprint}`",
-            "code version": self.code_version,
+            "spent on this dataset by all runs": f"ε = {_number(self.ledger_total)} to one {self.ledger_unit or self.unit} (as if all had been "
+            "fixed in advance)",
+            "ledger": f"{self.ledger_lines} lines, the last `{self.ledger_hash[:16]}`" if self.ledger_lines else "none",
+            "code": f"version {self.code_version}, commit {self.code_commit}, sources `{self.code_digest[:16]}`",
         }
         lines += [f"| {name} | {value} |" for name, value in rows.items()]
+        if self.cautions:
+            lines += ["", "## Caution", ""] + [f"- {line}" for line in self.cautions]
         lines += ["", "## What is assumed public", ""] + [f"- {line}" for line in self.public_assumptions]
+        if self.already_public:
+            lines += ["", "## What earlier runs on these people made public, for good", ""] + [f"- {line}" for line in self.already_public]
         lines += ["", "## Reads of private data outside the mechanism", ""]
         lines += [f"- {line}" for line in self.unaccounted_reads] or ["None."]
         return "\n".join(lines) + "\n"
@@ -90,9 +134,14 @@ class Certificate:
         (folder / "certificate.md").write_text(self.to_markdown())
 
     def _promise(self) -> str:
+        if self.statement == "rehearsal":
+            return (
+                "**This is not a certificate.** The run was a rehearsal: public views of private people took the place of their images. No "
+                "private image was read, and nothing is promised of a model that was trained on any."
+            )
         if not math.isfinite(self.guarantee):
             return (
-                "**This model carries no privacy guarantee** (ε = ∞). It was trained on private data without the protection "
+                "**This model carries no privacy guarantee** (ε = ∞). It was trained on private data without the full protection "
                 "of the mechanism and must be handled like the data itself."
             )
         if self.guarantee == 0:
@@ -110,6 +159,7 @@ class Certificate:
             f"probability differs between the two cases by a factor of at most e^{self.guarantee:.4g} = "
             f"{math.exp(min(self.guarantee, 50)):.3g}, except with probability {self.delta:g}. This holds whatever else the attacker "
             "knows, and whatever is computed from the model later, provided that what is listed as public below is public."
+            + (" **See the cautions below.**" if self.cautions else "")
         )
 
 

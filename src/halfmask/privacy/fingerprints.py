@@ -1,9 +1,4 @@
-"""Recognising a dataset, also under another name.
-
-Each record gets two keyed hashes: of its exact pixels, and of a coarse sketch of them that survives re-encoding. They are kept beside the
-ledger, in private storage. A dataset that shares records with another one shares its spending, too: a copy, a re-export or a subset does
-not get a fresh budget.
-"""
+"""Provisional: exact recognition alone."""
 
 from __future__ import annotations
 
@@ -11,17 +6,16 @@ import contextlib
 import hashlib
 import hmac
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import cv2
 import numpy as np
 
 from halfmask.errors import HalfmaskError
-from halfmask.privacy.home import home, private_folder
+from halfmask.privacy.home import home
 
-# Different people may look alike in a sketch of 64 bits (an empty frame, a dark room), so a few such matches mean nothing.
-_SKETCH_SHARE = 0.05
+_NAMES = ("exact", "bands", "sealed", "annotations", "subjects")
 
 
 def key() -> bytes:
@@ -52,69 +46,73 @@ def keyed_hash(data: bytes, secret: bytes | None = None) -> bytes:
 
 @dataclass(frozen=True)
 class Fingerprints:
-    """The records of a dataset, recognisable and unreadable."""
+    exact: np.ndarray
+    bands: np.ndarray
+    sealed: np.ndarray
+    annotations: np.ndarray
+    subjects: np.ndarray
 
-    exact: frozenset[bytes]
-    sketches: frozenset[bytes]
+    def __len__(self) -> int:
+        return len(self.exact)
+
+    def take(self, rows: np.ndarray) -> Fingerprints:
+        return Fingerprints(*(getattr(self, name)[rows] for name in _NAMES))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {name: getattr(self, name) for name in _NAMES}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Fingerprints:
+        return cls(*(arrays[name] for name in _NAMES))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Fingerprints]) -> Fingerprints:
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _NAMES))
 
     @property
     def dataset(self) -> str:
-        """A name for the set of records, whatever their order."""
         digest = hashlib.sha256()
-        for record in sorted(self.exact):
+        for record in sorted({row.tobytes() for row in self.exact}):
             digest.update(record)
         return keyed_hash(digest.digest()).hex()
 
-    def overlaps(self, other: Fingerprints) -> bool:
-        """Whether the two share a record."""
-        if self.exact & other.exact:
-            return True
-        alike = len(self.sketches & other.sketches)
-        return alike > _SKETCH_SHARE * min(len(self.sketches), len(other.sketches))
+    def in_pictures_of(self, other: Fingerprints) -> np.ndarray:
+        known = {row.tobytes() for row in other.exact}
+        return np.array([row.tobytes() in known for row in self.exact], bool)
+
+    def in_subjects_of(self, other: Fingerprints) -> np.ndarray:
+        known = {row.tobytes() for row in other.subjects if row.any()}
+        return np.array([row.tobytes() in known for row in self.subjects], bool)
 
     def save(self, folder: Path) -> None:
-        """Keep them beside the dataset's ledger."""
         path = folder / f"{self.dataset}.records"
         if path.exists():
             return
-        draft = path.with_suffix(f".{os.getpid()}.draft")
-        with open(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
-            file.write(len(self.exact).to_bytes(8, "big") + b"".join(sorted(self.exact)) + b"".join(sorted(self.sketches)))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
+        with open(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
+            np.savez(file, **self.arrays())
 
     @classmethod
     def load(cls, path: Path) -> Fingerprints:
-        """Read what `save` wrote."""
-        body = path.read_bytes()
-        split = 8 + 16 * int.from_bytes(body[:8], "big")
-        cut = lambda part: frozenset(part[i : i + 16] for i in range(0, len(part), 16))  # noqa: E731
-        return cls(cut(body[8:split]), cut(body[split:]))
+        return cls.from_arrays(dict(np.load(path)))
+
+
+def fingerprint_picture(image: np.ndarray, secret: bytes | None = None) -> dict[str, np.ndarray]:
+    row = np.frombuffer(keyed_hash(b"exact" + str(image.shape).encode() + np.ascontiguousarray(image).tobytes(), secret), np.uint8)
+    return {"exact": row, "bands": np.zeros(8, np.uint8), "sealed": np.zeros(8, np.uint8)}
+
+
+def fingerprint_name(kind: str, name: str, secret: bytes | None = None) -> np.ndarray:
+    return np.frombuffer(keyed_hash(f"{kind}/{name}".encode(), secret), np.uint8)
+
+
+def fingerprint_annotation(points: np.ndarray, secret: bytes | None = None) -> np.ndarray:
+    if (np.asarray(points)[:, 2] > 0).sum() < 6:
+        return np.zeros(16, np.uint8)
+    return np.frombuffer(keyed_hash(b"annotation" + np.ascontiguousarray(points, np.float64).tobytes(), secret), np.uint8)
 
 
 def fingerprint_images(images: np.ndarray) -> Fingerprints:
-    """Fingerprints of records given as bytes, N×3×H×W."""
     secret = key()
-    exact, sketches = set(), set()
-    for image in images:
-        exact.add(keyed_hash(b"exact" + image.tobytes(), secret))
-        sketches.add(keyed_hash(b"sketch" + _sketch(image), secret))
-    return Fingerprints(frozenset(exact), frozenset(sketches))
-
-
-def overlapping(fingerprints: Fingerprints, folder: Path | None = None) -> list[str]:
-    """Names of other known datasets that share records with this one."""
-    folder = folder or private_folder("ledgers")
-    return sorted(
-        path.stem
-        for path in folder.glob("*.records")
-        if path.stem != fingerprints.dataset and fingerprints.overlaps(Fingerprints.load(path))
-    )
-
-
-def _sketch(image: np.ndarray) -> bytes:
-    """Whether each of 8×8 coarse cells is brighter than its right neighbour: unmoved by compression, brightness and size."""
-    grey = cv2.cvtColor(np.ascontiguousarray(image.transpose(1, 2, 0)), cv2.COLOR_RGB2GRAY)
-    cells = cv2.resize(grey, (9, 8), interpolation=cv2.INTER_AREA).astype(np.int16)
-    return np.packbits(cells[:, 1:] > cells[:, :-1]).tobytes()
+    rows = [fingerprint_picture(np.ascontiguousarray(image.transpose(1, 2, 0)), secret) for image in images]
+    empty = np.zeros((len(rows), 16), np.uint8)
+    return Fingerprints(*(np.stack([row[name] for row in rows]) for name in ("exact", "bands", "sealed")), empty, empty.copy())

@@ -1,8 +1,12 @@
 """The write-ahead record of what has been spent on a dataset.
 
-One append-only file of JSON lines per dataset. Each line carries a keyed hash over itself and the line before, and a small file beside it
-remembers how many lines there are and the last hash, so that an edit, a deletion and a cut are all seen. A run writes the steps it is
-*about* to take and only then draws a batch or noise: a crash can over-report what was spent and never under-report it.
+One append-only file of JSON lines per dataset. Each line carries a keyed hash over itself and the line before, and an index beside all of
+them, keyed too, remembers how many lines each has and the last hash. A run writes the steps it is *about* to take and only then draws a batch
+or noise: a crash can over-report what was spent and never under-report it.
+
+Against whom this protects: an edited, reordered, cut, emptied or deleted ledger is seen, and so is one that was put back from an older copy,
+alone or together with its records. Seen only with the help of certificates (`halfmask certificate verify`), which remember how long the
+ledger was: a whole home put back from an older copy. Not seen: whoever can read the key in the home can write any ledger they like.
 """
 
 from __future__ import annotations
@@ -10,9 +14,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import math
 import os
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -21,208 +26,206 @@ from filelock import FileLock
 
 from halfmask import __version__
 from halfmask.errors import HalfmaskError
-from halfmask.privacy.accounting import SampledGaussian, epsilon
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.fingerprints import key
 from halfmask.privacy.home import private_folder
+from halfmask.privacy.spends import Spend, total_epsilon
 
 _FIRST_HASH = "0" * 64
-
-
-@dataclass(frozen=True)
-class Spend:
-    """The intent to take steps `first_step` … `last_step` (inclusive).
-
-    `noise_multiplier` 0 stands for a read without noise: its ε is infinite.
-    """
-
-    run: str
-    method: str
-    adjacency: str
-    unit: str
-    units: int
-    first_step: int
-    last_step: int
-    sampling_rate: float
-    noise_multiplier: float
-    clip_norm: float
-    expected_batch: float
-    noise_source: str
-    visible_batches: bool = False
-
-    @property
-    def steps(self) -> int:
-        """How many steps this entry pays for."""
-        return self.last_step - self.first_step + 1
-
-    def plan(self) -> SampledGaussian:
-        """What the accountant is told."""
-        return SampledGaussian(self.noise_multiplier, self.sampling_rate, self.steps, Adjacency(self.adjacency), self.visible_batches)
+_INDEX = "index"
+_UNKNOWN = "what was spent is no longer known, so nothing more may be. Restore the folder of ledgers from a backup"
 
 
 class Ledger:
-    """The spends of one dataset, and the budget it was given."""
+    """The lines of one dataset."""
 
     def __init__(self, dataset: str, folder: Path | None = None):
         self.dataset = dataset
         self.folder = folder or private_folder("ledgers")
         self.path = self.folder / f"{dataset}.jsonl"
-        self._head = self.folder / f"{dataset}.head"
-        self._lock = FileLock(str(self.path) + ".lock", mode=0o600)
         self._key = key()
 
-    def append(self, spend: Spend) -> None:
-        """Write the intent down, durably, before anything is spent."""
-        sensitivity = Adjacency(spend.adjacency).sensitivity(spend.clip_norm)
-        self._write(asdict(spend) | {"kind": "spend", "sensitivity": sensitivity})
-
-    def set_budget(self, budget: float, delta: float) -> None:
-        """Bind this and every later run on the dataset to (budget, delta), until another is set; all of them stay on record."""
-        if self.budget() != (budget, delta):
-            self._write({"kind": "budget", "epsilon": budget, "delta": delta})
-
-    def spends(self) -> list[Spend]:
-        """Every spend, oldest first, after checking the whole file."""
-        names = set(Spend.__dataclass_fields__)
-        return [Spend(**{name: body[name] for name in names}) for body in self._bodies() if body["kind"] == "spend"]
-
-    def budget(self) -> tuple[float, float] | None:
-        """The (ε, δ) that all runs together must stay within, if one was set."""
-        budgets = [body for body in self._bodies() if body["kind"] == "budget"]
-        return (budgets[-1]["epsilon"], budgets[-1]["delta"]) if budgets else None
-
-    def verify(self) -> int:
-        """The number of intact lines; raises if anything was changed or cut."""
-        return len(self._bodies())
-
-    def total(self, delta: float, adjacency: Adjacency) -> float:
-        """ε of everything ever spent on the dataset, as if all runs had been fixed in advance."""
-        return total_epsilon(self.spends(), delta, adjacency)
-
-    def locked(self) -> FileLock:
-        """Holds every other writer off; for a check and an entry that belong together."""
-        return self._lock
-
-    def _write(self, entry: dict[str, Any]) -> None:
-        with self._lock:
-            bodies = self._bodies()
-            body = entry | {
+    def write(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Append a line, durably, before anything is done because of it."""
+        with self.locked():
+            lines = self.lines()
+            line = dict(body) | {
+                "kind": kind,
                 "code_version": __version__,
                 "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-                "previous": bodies[-1]["hash"] if bodies else _FIRST_HASH,
+                "previous": lines[-1]["hash"] if lines else _FIRST_HASH,
             }
-            body["hash"] = self._digest(body)
+            line["hash"] = _keyed(self._key, line)
+            index = _read_index(self.folder, self._key)
+            if lines and index.get(self.dataset, [0])[0] < len(lines):
+                # Its writer died, or its disk was full, between line and index. First the index: two lines ahead would look like fraud.
+                _write_index(self.folder, self._key, index | {self.dataset: [len(lines), lines[-1]["hash"]]})
             whole = self._whole_lines()
             descriptor = os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600)
             try:
                 # Bytes after the last whole line are an entry whose writer died before it could act on it.
                 os.ftruncate(descriptor, len(whole))
-                os.pwrite(descriptor, (json.dumps(body) + "\n").encode(), len(whole))
+                _write_all(descriptor, (json.dumps(line) + "\n").encode(), len(whole), self.path)
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            self._write_head(len(bodies) + 1, body["hash"])
+            _write_index(self.folder, self._key, index | {self.dataset: [len(lines) + 1, line["hash"]]})
 
-    def _write_head(self, lines: int, last: str) -> None:
-        draft = self._head.with_suffix(".head.draft")
-        with open(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as file:
-            json.dump({"lines": lines, "last": last}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, self._head)
-        folder = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    def append(self, spend: Spend) -> None:
+        """Write the intent to spend down."""
+        self.write("spend", asdict(spend) | {"sensitivity": spend.plan().adjacency.sensitivity(spend.clip_norm)})
 
-    def _whole_lines(self) -> bytes:
-        body = self.path.read_bytes() if self.path.exists() else b""
-        return body[: body.rfind(b"\n") + 1]
-
-    def _bodies(self) -> list[dict[str, Any]]:
-        """Every line, checked against the one before and against the head."""
-        # The head is read first: a writer that comes between leaves more lines than it says, never fewer.
-        head = self._read_head()
-        previous, bodies = _FIRST_HASH, []
-        for number, line in enumerate(self._whole_lines().splitlines(), 1):
+    def lines(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """Every line (of a kind), oldest first, after checking the whole file."""
+        # The index is read first: a writer that comes between leaves more lines than it says, never fewer.
+        known, last = _read_index(self.folder, self._key).get(self.dataset, (0, _FIRST_HASH))
+        previous, lines = _FIRST_HASH, []
+        for number, text in enumerate(self._whole_lines().splitlines(), 1):
             try:
-                body = json.loads(line)
-                intact = body["previous"] == previous and hmac.compare_digest(
-                    body["hash"], self._digest({name: value for name, value in body.items() if name != "hash"})
+                line = json.loads(text)
+                intact = line["previous"] == previous and hmac.compare_digest(
+                    line["hash"], _keyed(self._key, {name: value for name, value in line.items() if name != "hash"})
                 )
             except (ValueError, KeyError, TypeError, AttributeError):
                 intact = False
             if not intact:
                 raise self._broken(f"at line {number}")
-            previous = body["hash"]
-            bodies.append(body)
-        # A crash between line and head leaves the file ahead of the head, which is honest. Behind it, lines are missing.
-        if len(bodies) < head["lines"] or (head["lines"] and bodies[head["lines"] - 1]["hash"] != head["last"]):
-            raise self._broken(f"after line {len(bodies)}")
-        return bodies
+            previous = line["hash"]
+            lines.append(line)
+        # A crash between line and index leaves the file ahead by one, which is honest. Behind, lines are missing; far ahead, the index is old.
+        if len(lines) < known or (known and lines[known - 1]["hash"] != last):
+            raise self._broken(f"after line {len(lines)}")
+        if len(lines) > known + 1 and _read_index(self.folder, self._key).get(self.dataset, (0, ""))[0] == known:
+            raise self._broken(f"after line {known}: the index beside it knows no more")
+        return lines if kind is None else [line for line in lines if line["kind"] == kind]
 
-    def _read_head(self) -> dict[str, Any]:
-        if not self._head.exists():
-            if self._whole_lines().count(b"\n") > 1:
-                raise self._broken("in its head file, which is missing")
-            return {"lines": 0, "last": _FIRST_HASH}
-        try:
-            head: dict[str, Any] = json.loads(self._head.read_text())
-            if not isinstance(head["lines"], int) or not isinstance(head["last"], str):
-                raise ValueError
-        except (ValueError, KeyError, TypeError):
-            raise self._broken("in its head file") from None
-        return head
+    def spends(self) -> list[Spend]:
+        """Every spend, oldest first."""
+        return [Spend.from_json(line) for line in self.lines("spend")]
+
+    def committed(self) -> list[Spend]:
+        """Every spend, and what runs have reserved and not yet spent nor given back."""
+        lines = self.lines()
+        spends = [Spend.from_json(line) for line in lines if line["kind"] == "spend"]
+        reserved: dict[str, Spend] = {}
+        for line in lines:
+            if line["kind"] == "reserve":
+                reserved[line["run"]] = Spend.from_json(line)
+            elif line["kind"] == "release":
+                reserved.pop(line["run"], None)
+        for run, plan in reserved.items():
+            paid = sum(spend.steps for spend in spends if spend.run == run)
+            if paid < plan.steps:
+                spends.append(Spend.from_json(asdict(plan) | {"first_step": paid, "last_step": plan.steps - 1}))
+        return spends
+
+    def reserved(self, run: str) -> int:
+        """Steps that a run has reserved, taken or not."""
+        steps = 0
+        for line in self.lines():
+            if line.get("run") == run and line["kind"] in ("reserve", "release"):
+                steps = Spend.from_json(line).steps if line["kind"] == "reserve" else 0
+        return steps
+
+    def release(self, run: str) -> int:
+        """Give back what a run has reserved and will not spend; returns the number of steps."""
+        with self.locked():
+            unspent = self.reserved(run) - sum(spend.steps for spend in self.spends() if spend.run == run)
+            if unspent > 0:
+                self.write("release", {"run": run, "unspent_steps": unspent})
+        return max(0, unspent)
+
+    def budgets(self) -> list[tuple[float, float]]:
+        """Every (ε, δ) that all runs together must stay within: those set since the last one was raised."""
+        binding: list[tuple[float, float]] = []
+        for line in self.lines():
+            if line["kind"] in ("budget", "raise"):
+                found = (float(line["epsilon"]), float(line["delta"]))
+                binding = [found] if line["kind"] == "raise" else [*binding, found]
+        return binding
+
+    def total(self, delta: float, adjacency: Adjacency) -> float:
+        """ε of everything spent on this dataset alone, as if all runs had been fixed in advance."""
+        return total_epsilon(self.spends(), delta, adjacency)
+
+    def verify(self) -> int:
+        """The number of intact lines; raises if anything was changed, cut or taken away."""
+        count = len(self.lines())
+        records = self.path.with_suffix(".records")
+        if not count and records.exists():
+            raise self._broken("to nothing: the records of its people are still there")
+        if self.lines("spend") and not records.exists():
+            raise HalfmaskError(f"{records} is missing: the people of a ledger can no longer be recognised. Restore it from a backup")
+        return count
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds every other writer of this folder off; for a check and an entry that belong together."""
+        with _lock(self.folder):
+            yield
+
+    def _whole_lines(self) -> bytes:
+        body = self.path.read_bytes() if self.path.exists() else b""
+        return body[: body.rfind(b"\n") + 1]
 
     def _broken(self, where: str) -> HalfmaskError:
-        return HalfmaskError(
-            f"the ledger {self.path} was changed or cut {where}: what was spent is no longer known, so nothing more may be. "
-            "Restore the file and its .head from a backup"
-        )
-
-    def _digest(self, body: dict[str, Any]) -> str:
-        return hmac.new(self._key, json.dumps(body, sort_keys=True).encode(), hashlib.sha256).hexdigest()
+        return HalfmaskError(f"the ledger {self.path} was changed or cut {where}: {_UNKNOWN}")
 
 
-def total_epsilon(spends: list[Spend], delta: float, adjacency: Adjacency, accountant: str = "pld") -> float:
-    """ε of all `spends` together under one adjacency; infinite where no bound is known.
-
-    Runs whose batches are visible compose with the rest by adding, at an equal share of δ each. Runs that protected different units do not
-    compose into one promise about either.
-    """
-    if any(spend.noise_multiplier == 0 for spend in spends) or len({spend.unit for spend in spends}) > 1:
-        return math.inf
-    merged: dict[SampledGaussian, int] = {}
-    for spend in spends:
-        plan = replace(spend.plan(), adjacency=adjacency, steps=0)
-        merged[plan] = merged.get(plan, 0) + spend.steps
-    plans = [replace(plan, steps=steps) for plan, steps in merged.items()]
-    visible = [plan for plan in plans if plan.visible_batches]
-    hidden = [plan for plan in plans if not plan.visible_batches]
-    share = delta / (len(visible) + bool(hidden) or 1)
-    return epsilon(hidden, share, accountant) + sum(epsilon([plan], share) for plan in visible)
+def ledger_names(folder: Path | None = None) -> list[str]:
+    """The datasets that have, or had, a ledger here: by their files, their records, and the index."""
+    folder = folder or private_folder("ledgers")
+    found = {path.stem for pattern in ("*.jsonl", "*.records") for path in folder.glob(pattern)}
+    return sorted(found | _read_index(folder, key()).keys())
 
 
-def check_budget_left(spends: list[Spend], planned: Spend, budget: float, delta: float) -> float:
-    """Refuse a plan that would carry all runs on a dataset past its budget; return what would be left after it.
+def _lock(folder: Path) -> FileLock:
+    # One for all ledgers of a home: related datasets are found, judged and written to as one.
+    return FileLock(folder / "lock", mode=0o600, is_singleton=True)
 
-    A later run may be chosen after seeing what earlier ones gave, and composition by PLD does not allow that. A Rényi filter does: the
-    Rényi costs of all runs are added order by order, and the sum, turned into ε, must stay within the budget.
-    """
-    adjacency = Adjacency(planned.adjacency)
-    if adjacency is Adjacency.REPLACE_ONE:
-        raise HalfmaskError("a budget over several runs is enforced with RDP, which has no bound for replace-one: use zero-out")
-    if planned.visible_batches:
-        raise HalfmaskError("a budget over several runs cannot be enforced where public and private batches are shared")
-    if planned.noise_multiplier == 0:
-        raise HalfmaskError(f"the dataset has a budget of ε = {budget:g} and this run would read it without noise (ε = ∞)")
-    spent = total_epsilon(spends, delta, adjacency, "rdp") if spends else 0.0
-    needed = total_epsilon([*spends, planned], delta, adjacency, "rdp")
-    if needed > budget:
-        left = f"of it {spent:.4g} is spent" if math.isfinite(spent) else "earlier runs on it have no bound (ε = ∞)"
-        raise HalfmaskError(
-            f"the dataset's budget is ε = {budget:g} at δ = {delta:g}, {left}, and this run would bring it to {needed:.4g} (RDP filter): "
-            "lower --epsilon, or take fewer epochs"
-        )
-    return budget - needed
+
+def _keyed(secret: bytes, body: Mapping[str, Any]) -> str:
+    return hmac.new(secret, json.dumps(body, sort_keys=True).encode(), hashlib.sha256).hexdigest()
+
+
+def _write_all(descriptor: int, data: bytes, place: int, path: Path) -> None:
+    """A short write is a full disk: what is there of the line is no line, and the next writer takes it away."""
+    while data:
+        try:
+            written = os.pwrite(descriptor, data, place)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        data, place = data[written:], place + written
+
+
+def _read_index(folder: Path, secret: bytes) -> dict[str, Any]:
+    path = folder / _INDEX
+    if not path.exists():
+        if any(body.count(b"\n") > 1 for body in (one.read_bytes() for one in folder.glob("*.jsonl"))):
+            raise HalfmaskError(f"the ledger index {path} is missing, so it was changed or cut: {_UNKNOWN}")
+        return {}
+    try:
+        body = json.loads(path.read_text())
+        if not hmac.compare_digest(body["mac"], _keyed(secret, body["ledgers"])):
+            raise ValueError
+        ledgers: dict[str, Any] = body["ledgers"]
+    except (ValueError, KeyError, TypeError):
+        raise HalfmaskError(f"the ledger index {path} was changed or cut: {_UNKNOWN}") from None
+    return ledgers
+
+
+def _write_index(folder: Path, secret: bytes, ledgers: dict[str, Any]) -> None:
+    draft = folder / f"{_INDEX}.draft"
+    body = json.dumps({"ledgers": ledgers, "mac": _keyed(secret, ledgers)}).encode()
+    descriptor = os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+    try:
+        _write_all(descriptor, body, 0, draft)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(draft, folder / _INDEX)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

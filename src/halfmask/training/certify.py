@@ -1,65 +1,122 @@
-"""The certificate of a run, written from what the trainer did."""
+"""The certificate of a run, written from what its ledger says was paid for and from what the trainer did."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 from typing import TYPE_CHECKING
 
+from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import PoseRecords
 from halfmask.gradients.engine import ClippingEngine
 from halfmask.gradients.mechanism import Mechanism
 from halfmask.privacy.accounting import epsilon
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.certificate import Certificate
-from halfmask.privacy.fingerprints import fingerprint_images
 from halfmask.privacy.sampling import PoissonSampler
-from halfmask.training.setup import public_assumptions
+from halfmask.privacy.spends import Spend, common_unit, plans_of, total_epsilon
+from halfmask.training.setup import Setup, public_assumptions
 
 if TYPE_CHECKING:
     from halfmask.training.loop import Trainer
 
 
-def certificate_of(trainer: Trainer) -> Certificate:
-    """The statement about what this run has paid for so far."""
+def certificate_of(trainer: Trainer, weights_sha256: str = "") -> Certificate:
+    """The statement about what this run has paid for so far, and about the weights with this digest."""
     setup, config = trainer.setup, trainer.setup.config
-    plan = setup.plan
-    by_adjacency = {}
-    for adjacency in Adjacency if plan is None else setup.method.adjacencies:
-        if plan is None:
-            by_adjacency[adjacency.value] = 0.0
-        elif adjacency is not Adjacency.REPLACE_ONE or config.accountant == "pld":
-            by_adjacency[adjacency.value] = epsilon(
-                [replace(plan, steps=trainer.paid, adjacency=adjacency)], config.delta, config.accountant
-            )
+    account, adjacency = setup.account, Adjacency.parse(config.adjacency)
+    lines = account.ledger.lines()
+    spends = account.spends()
+    own = [spend for spend in account.ledger.spends() if spend.run == trainer.run]
+    behind = [spend for spend in spends if spend.run in setup.behind and spend.run != trainer.run]
+    said = own[-1] if own else None
+    own_epsilon = {relation.value: _own(own, relation, setup) for relation in _relations(setup)}
+    composed = {relation.value: _composed(own, behind, relation, setup) for relation in _relations(setup)} if behind else own_epsilon
+    reads = list(dict.fromkeys([*open_reads(trainer), *(spend.unprotected for spend in own if spend.unprotected)]))
     return Certificate(
         method=setup.method.name,
         unit=config.unit,
-        units=len(setup.units),
+        units=len(setup.units) if said is None else said.units,
         adjacency=config.adjacency,
-        epsilon=by_adjacency,
+        epsilon=composed,
+        own_epsilon=own_epsilon if behind else {},
+        composed_with=sorted({spend.run for spend in behind}),
         delta=config.delta,
-        accountant=config.accountant,
-        noise_multiplier=setup.noise_multiplier,
-        sampling_rate=setup.sampling_rate,
-        steps=trainer.paid if plan is not None else trainer.step,
+        accountant="rdp, over the runs whose weights this one goes on from" if behind else config.accountant,
+        noise_multiplier=setup.noise_multiplier if said is None else said.noise_multiplier,
+        sampling_rate=setup.sampling_rate if said is None else said.sampling_rate,
+        steps=sum(spend.steps for spend in own) if own else trainer.step,
         planned_steps=setup.steps,
-        clip_norm=trainer.mechanism.clip_norm,
-        expected_batch=trainer.poisson.expected_batch,
-        public_assumptions=public_assumptions(setup) + _moving_clip_norm(trainer),
+        clip_norm=trainer.mechanism.clip_norm if said is None else said.clip_norm,
+        expected_batch=trainer.poisson.expected_batch if said is None else said.expected_batch,
+        visible_batches=any(spend.visible_batches for spend in own),
+        public_assumptions=public_assumptions(setup) + _moving_clip_norm(own, config.clip_norm),
+        already_public=[words for words in account.publications() if not _said(words, setup)],
+        cautions=_cautions(setup),
         noise_source=trainer.mechanism.noise.source if setup.method.private == "noised" else "none",
-        ledger_total=trainer.account.total(config.delta, Adjacency.parse(config.adjacency)),
+        ledger_total=total_epsilon(spends, config.delta, adjacency),
+        ledger_unit=common_unit(spends) or config.unit,
+        ledger_lines=len(lines),
+        ledger_hash=lines[-1]["hash"] if lines else "",
+        dataset=setup.data.name,
         dataset_fingerprint=setup.data.fingerprints.dataset,
-        related_datasets=trainer.account.related_names,
+        related_datasets=account.related_names,
         public_record_hashes=_hashes(setup.basis) if setup.method.projected and config.subspace.source == "private" else [],
-        unaccounted_reads=open_reads(trainer),
+        unaccounted_reads=reads,
+        run=trainer.run,
+        run_name=trainer.folder.path.name,
+        weights_sha256=weights_sha256,
+        statement="rehearsal" if config.rehearsal else "certificate",
     )
 
 
-def _moving_clip_norm(trainer: Trainer) -> list[str]:
-    followed = trainer.clip_norms[1:]
-    if not followed:
+def _relations(setup: Setup) -> list[Adjacency]:
+    if setup.plan is None:
+        return list(Adjacency)
+    return [one for one in setup.method.adjacencies if one is not Adjacency.REPLACE_ONE or setup.config.accountant == "pld"]
+
+
+def _own(own: list[Spend], adjacency: Adjacency, setup: Setup) -> float:
+    """ε of the run's own steps, as the ledger has them."""
+    if any(spend.unbounded for spend in own):
+        return math.inf
+    return epsilon(plans_of(own, adjacency), setup.config.delta, setup.config.accountant)
+
+
+def _composed(own: list[Spend], behind: list[Spend], adjacency: Adjacency, setup: Setup) -> float:
+    """ε of the run and of those whose weights it goes on from.
+
+    It was chosen after seeing what they gave, so their Rényi costs are added, which allows that; replacement, for which there are none, is
+    composed by adding ε, at an equal share of δ each.
+    """
+    together, delta = [*behind, *own], setup.config.delta
+    if common_unit(together) != setup.config.unit:
+        return math.inf
+    if adjacency is not Adjacency.REPLACE_ONE:
+        return total_epsilon(together, delta, adjacency, "rdp")
+    runs = sorted({spend.run for spend in together})
+    return sum(total_epsilon([spend for spend in together if spend.run == run], delta / len(runs), adjacency) for run in runs)
+
+
+def _cautions(setup: Setup) -> list[str]:
+    config, units = setup.config, len(setup.units)
+    if setup.method.private != "noised" or config.delta < 1 / units:
         return []
-    span = f"from {min(followed):.4g} to {max(followed):.4g}"
+    return [
+        f"δ = {config.delta:g} is not below 1/N = {1 / units:.2g}: a mechanism that publishes one of the {units} {config.unit}s outright, chosen at "
+        "random, would satisfy it. The promise is worth little at this δ"
+    ]
+
+
+def _said(words: str, setup: Setup) -> bool:
+    """Whether the run itself takes this to be public, and says so."""
+    return setup.method.view and words.startswith(f"ψ of every record: {setup.view.describe()};")
+
+
+def _moving_clip_norm(own: list[Spend], begun_with: float) -> list[str]:
+    norms = {spend.clip_norm for spend in own}
+    if norms <= {begun_with}:
+        return []
+    span = f"from {min(norms):.4g} to {max(norms):.4g}"
     return [f"that the clip norm moved {span} with gradient norms of public people, and the noise, in proportion to it, with it"]
 
 
@@ -69,6 +126,8 @@ def open_reads(trainer: Trainer) -> list[str]:
     reads = list(config.declared_reads)
     if setup.method.private == "exact":
         reads.append("every training step read private records without clipping or noise")
+    if setup.method.private == "noised" and config.insecure_seed is not None:
+        reads.append("coins and noise came from a seed that is written down: whoever knows it can subtract the noise (insecure_seed)")
     if config.unsafe_diagnostics and setup.method.private != "unread":
         reads.append("private losses and gradient norms were written down (unsafe_diagnostics)")
     for part, expected in ((trainer.mechanism, Mechanism), (trainer.poisson, PoissonSampler), (trainer.engine, ClippingEngine)):
@@ -80,4 +139,4 @@ def open_reads(trainer: Trainer) -> list[str]:
 
 
 def _hashes(records: PoseRecords | None) -> list[str]:
-    return [] if records is None else sorted(record.hex() for record in fingerprint_images(records.images).exact)
+    return [] if records is None else sorted({row.tobytes().hex() for row in fingerprints_of(records).exact})

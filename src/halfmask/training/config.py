@@ -164,6 +164,7 @@ class RunConfig:
         budget: the ε, at `delta`, that all runs ever made on the dataset must stay within together.
         declared_reads: how private data was looked at outside the mechanism (to choose a setting or a checkpoint, say). Any makes the
             certificate say ε = ∞, which is then the truth.
+        even_so: go on where a plan looks hopeless: see `halfmask.training.prospects`.
         unsafe_diagnostics: write private losses and gradient norms down, for debugging. The certificate then says ε = ∞.
     """
 
@@ -184,6 +185,7 @@ class RunConfig:
     budget: float | None = None
     declared_reads: list[str] = field(default_factory=list)
     unsafe_diagnostics: bool = False
+    even_so: bool = False
     seed: int = 0
     insecure_seed: int | None = None
     noise_sum_of_four: bool = False

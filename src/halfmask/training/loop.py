@@ -13,32 +13,36 @@ import torch
 from torch import Tensor
 
 from halfmask.data.records import PoseRecords
+from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import Batch, ClippedCoordinates, ClippedSum, ClippingEngine, check_records_apart
 from halfmask.gradients.layered import LayeredSubspace
 from halfmask.gradients.mechanism import Mechanism
 from halfmask.gradients.subspace import Subspace
-from halfmask.privacy.account import Account
 from halfmask.privacy.accounting import epsilon
 from halfmask.privacy.certificate import Certificate
-from halfmask.privacy.ledger import Spend
 from halfmask.privacy.noise import open_stream
 from halfmask.privacy.sampling import PoissonSampler, PublicSampler
+from halfmask.privacy.spends import Spend
 from halfmask.tasks.pose import evaluate, pose_loss
 from halfmask.training.certify import certificate_of, open_reads
 from halfmask.training.config import RunConfig
 from halfmask.training.first import take_public_steps_first
 from halfmask.training.influence import Influence
+from halfmask.training.lineage import tensor_hashes
 from halfmask.training.optimise import CoordinateOptimiser, Optimiser
-from halfmask.training.outputs import RunFolder, check_folder
+from halfmask.training.outputs import RunFolder, check_folder, only_one
 from halfmask.training.progress import Progress
 from halfmask.training.refresh import calibrate, refresh
 from halfmask.training.setup import Setup, prepare, public_sample
 from halfmask.training.showing import Showing
+from halfmask.training.spending import publications_of, spend_of
 
 # Steps whose cost is written down at once, ahead of taking them, as a share of the run and at most: what a crash can cost.
 _LEDGER_SHARE, _LEDGER_BLOCK = 0.01, 50
 # ε shown along the way is computed on a coarse grid: still an upper bound, and it costs milliseconds.
 _COARSE_GRID = 1e-3
+# A public loss so many times what it was is one from which no run comes back.
+_EXPLODED = 10.0
 
 
 class Trainer:
@@ -53,13 +57,15 @@ class Trainer:
         self.step = 0
         self.paid = 0
         self.public_loss: float | None = None
+        # Where it began: a loss far above that is a run that came to nothing.
+        self.first_loss: float | None = None
         self.epsilon: float | None = None
         self.subspace: Subspace | LayeredSubspace | None = None
         self.engine = ClippingEngine(setup.model)
         self.optimiser = Optimiser(config.optimiser, self.engine.parameters, setup.steps)
         self.in_subspace = CoordinateOptimiser(config.private.optimiser, config.private.momentum)
         self.showing = Showing(config.augment, config.seed + 4, setup.device)
-        self.account = Account(setup.data.fingerprints)
+        self.account = setup.account
         self.public_batch = config.public.batch or config.batch
         raw = config.public.raw_share if setup.raw_public is not None else 0.0
         self.raw_count = round(self.public_batch * raw)
@@ -98,7 +104,8 @@ class Trainer:
         setup = self.setup
         # A loss that couples people is refused before any private record is read.
         check_records_apart(setup.model, pose_loss, public_sample(setup))
-        self._check_budget()
+        self._begin()
+        self.first_loss = self._watched_loss()
         if not self.begun:
             take_public_steps_first(self)
         per_epoch = setup.steps_per_epoch
@@ -232,10 +239,8 @@ class Trainer:
 
     def _end_epoch(self) -> None:
         setup = self.setup
-        if setup.watched is not None:
-            with torch.no_grad():
-                batch = setup.watched.batch(torch.arange(len(setup.watched)), "image", setup.device)
-                self.public_loss = float(pose_loss(setup.model, batch).mean())
+        watched = self._watched_loss()
+        self.public_loss = self.public_loss if watched is None else watched
         self.epsilon = self.spent(self.step, _COARSE_GRID)
         self.folder.log(
             "epoch",
@@ -247,44 +252,52 @@ class Trainer:
             **self.influence.told(),
         )
         self.save_checkpoint()
+        self._check_course()
+
+    def _watched_loss(self) -> float | None:
+        """The loss of public people whom nothing is trained on."""
+        watched = self.setup.watched
+        if watched is None:
+            return None
+        with torch.no_grad():
+            return float(pose_loss(self.setup.model, watched.batch(torch.arange(len(watched)), "image", self.setup.device)).mean())
+
+    def _check_course(self) -> None:
+        """Stop a run that came to nothing. Looks at weights and at public people alone: both are released."""
+        finite = all(bool(torch.isfinite(parameter).all()) for parameter in self.engine.parameters.values())
+        loss, first = self.public_loss, self.first_loss
+        if not finite or (loss is not None and not math.isfinite(loss)):
+            raise Diverged(f"the weights are no longer finite numbers after step {self.step}")
+        if loss is not None and first is not None and loss > _EXPLODED * (first + 1):
+            raise Diverged(f"the loss of public people went from {first:.3g} to {loss:.3g} by step {self.step}")
 
     def _pay_ahead(self, steps: int) -> None:
         """Write the cost of the next steps down before the first of them draws a batch."""
         if self.setup.method.private != "unread":
             if not self.setup.config.rehearsal:
-                self.account.pay(self._spend(steps))
+                self.account.pay(self._spend(self.paid, steps))
             self.paid += steps
 
-    def _spend(self, steps: int) -> Spend:
-        setup, config = self.setup, self.setup.config
-        return Spend(
-            run=self.run,
-            method=setup.method.name,
-            adjacency=config.adjacency,
-            unit=config.unit,
-            units=len(setup.units),
-            first_step=self.paid,
-            last_step=self.paid + steps - 1,
-            sampling_rate=setup.sampling_rate,
-            # A run that writes private values down, or admits to having looked, is a read without noise.
-            noise_multiplier=0.0 if open_reads(self) else setup.noise_multiplier,
-            clip_norm=self.mechanism.clip_norm,
-            expected_batch=self.poisson.expected_batch,
-            noise_source=self.mechanism.noise.source if setup.method.private == "noised" else "none",
-            visible_batches=setup.visible_batches,
-        )
+    def _spend(self, first: int, steps: int) -> Spend:
+        return spend_of(self.setup, self.run, first, steps, self.mechanism.clip_norm, self.mechanism.noise.source, open_reads(self))
 
-    def _check_budget(self) -> None:
-        """Refuse the whole plan before its first step, not when the budget runs out in the middle."""
-        config = self.setup.config
-        if config.rehearsal:
+    def _begin(self) -> None:
+        """Have the whole plan admitted before the first step, not refused when the budget runs out in the middle."""
+        config, setup = self.setup.config, self.setup
+        if self.paid and self.account.ledger.reserved(self.run) >= setup.steps:
             return
-        if config.budget is not None:
-            self.account.set_budget(config.budget, config.delta)
-        if self.setup.method.private != "unread" and self.remaining > 0:
-            left = self.account.check(self._spend(self.remaining))
-            if left is not None:
-                self.progress.message(f"of the dataset's budget ε = {left:.4g} will be left after this run (RDP filter)")
+        plan = None if config.rehearsal or setup.method.private == "unread" else self._spend(0, setup.steps)
+        budget = None if config.budget is None or config.rehearsal else (config.budget, config.delta)
+        admission = self.account.begin(plan, budget, config.accountant, publications_of(setup))
+        if admission.left is not None:
+            self.progress.message(
+                f"of the dataset's budget ε = {admission.left:.4g} will be left after this run, judged by {admission.judge}"
+            )
+        holds = min((epsilon for epsilon, _ in self.account.ledger.budgets()), default=None)
+        if budget is not None and holds is not None and holds < budget[0]:
+            self.progress.warn(
+                f"the budget of ε = {holds:g} that was set before holds, not {budget[0]:g}: raise it with 'halfmask ledger raise-budget'"
+            )
 
     def _write_unsafe(self, batch: Batch, clipped: ClippedSum | ClippedCoordinates) -> None:
         with torch.no_grad():
@@ -306,15 +319,16 @@ class Trainer:
         cost = epsilon([replace(plan, steps=steps)], self.setup.config.delta, self.setup.config.accountant, grid)
         return min(cost, self.setup.config.epsilon) if plan.noise_multiplier > 0 else cost
 
-    def certificate(self) -> Certificate:
-        """The statement about what this run has paid for so far."""
-        return certificate_of(self)
+    def certificate(self, weights_sha256: str = "") -> Certificate:
+        """The statement about what this run has paid for so far, and about these weights."""
+        return certificate_of(self, weights_sha256)
 
     def save_checkpoint(self) -> None:
         """Everything needed to go on, all of it public or post-processing."""
         self.folder.save_checkpoint(
             {
                 "run": self.run,
+                "plan": self._plan_facts(),
                 "begun": self.begun,
                 "step": self.step,
                 "model": self.setup.model.state_dict(),
@@ -328,69 +342,104 @@ class Trainer:
     def resume(self) -> None:
         """Go on from the folder's checkpoint, with fresh coins and noise; what the ledger says was paid stays paid."""
         state: dict[str, Any] = self.folder.load_checkpoint()
-        self.run, self.begun, self.step = state["run"], state.get("begun", True), state["step"]
+        changed = sorted(name for name, value in self._plan_facts().items() if state["plan"].get(name) != value)
+        if changed:
+            raise HalfmaskError(
+                f"{self.folder.path} was started with another {', '.join(changed)}: a run goes on with the data and the noise it began with. Put "
+                "them (and $HALFMASK_HOME) back as they were, or start a new run"
+            )
+        self.run, self.begun, self.step = state["run"], state["begun"], state["step"]
         self.setup.model.load_state_dict(state["model"])
         self.optimiser.restore(state["optimiser"])
         self.showing.restore(state["showing"])
         for name, sampler in self._samplers().items():
             sampler.restore(state["samplers"][name])
         self.paid = sum(spend.steps for spend in self.account.ledger.spends() if spend.run == self.run)
-        if self.paid < self.step:
-            # The ledger was left on another machine or the data changed: what was taken was paid for elsewhere, so it is paid here too.
-            self._pay_ahead(self.step - self.paid)
+        if self.paid < self.step and self.setup.method.private != "unread" and not self.setup.config.rehearsal:
+            raise HalfmaskError(
+                f"the run has taken {self.step} steps and the ledger here knows of {self.paid}: restore $HALFMASK_HOME as it was, or start anew"
+            )
+        self.paid = max(self.paid, self.step)
         self._open_private_streams()
         self.clip_norms = state.get("clip_norms") or self.clip_norms
         self.mechanism = replace(self.mechanism, clip_norm=self.clip_norms[-1])
+
+    def _plan_facts(self) -> dict[str, float | str]:
+        """What must be the same when a run goes on: public, all of it."""
+        setup = self.setup
+        return {
+            "dataset": setup.data.fingerprints.dataset,
+            "number of units": len(setup.units),
+            "number of steps": setup.steps,
+            "sampling rate": setup.sampling_rate,
+            "noise multiplier": setup.noise_multiplier,
+        }
 
     def _samplers(self) -> dict[str, PublicSampler]:
         samplers = {"view": self.view_sampler, "shuffle": self.shuffler, "basis": self.basis_sampler}
         return samplers | ({"raw": self.raw_sampler} if self.raw_sampler is not None else {})
 
 
+class Diverged(HalfmaskError):
+    """A run that came to nothing."""
+
+
 def run_training(config: RunConfig, out: Path, progress: Progress | None = None, resume: bool = False) -> Path:
     """Train, evaluate and certify; returns the run folder. After Ctrl-C the folder is complete for the steps that were taken."""
     progress = progress or Progress()
-    check_folder(out, config, resume)
-    setup = prepare(config, progress)
-    folder = RunFolder(out) if resume else RunFolder.create(out, config)
-    trainer = Trainer(setup, folder, progress)
-    if resume:
-        trainer.resume()
-    else:
-        # The run's name is on disk before the first step is paid for, so that whatever happens its spending can be found.
-        trainer.save_checkpoint()
-        folder.log(
-            "start",
-            steps=setup.steps,
-            noise_multiplier=setup.noise_multiplier,
-            sampling_rate=setup.sampling_rate,
-            expected_batch=trainer.poisson.expected_batch,
-            trainable_parameters=trainer.engine.size,
-        )
-    interrupted = False
-    try:
-        trainer.train()
-    except KeyboardInterrupt:
-        interrupted = True
-        progress.warn(f"stopped after {trainer.step} of {setup.steps} steps; writing down what was done")
-        trainer.save_checkpoint()
-    finish(trainer)
-    folder.log("end", step=trainer.step, interrupted=interrupted)
-    if interrupted:
-        raise KeyboardInterrupt
+    with only_one(out):
+        check_folder(out, config, resume)
+        setup = prepare(config, progress)
+        folder = RunFolder(out) if resume else RunFolder.create(out, config)
+        trainer = Trainer(setup, folder, progress)
+        if resume:
+            trainer.resume()
+            # What was certified is about to be no longer so.
+            folder.withdraw()
+        else:
+            # The run's name is on disk before the first step is paid for, so that whatever happens its spending can be found.
+            trainer.save_checkpoint()
+            folder.log(
+                "start",
+                steps=setup.steps,
+                noise_multiplier=setup.noise_multiplier,
+                sampling_rate=setup.sampling_rate,
+                expected_batch=trainer.poisson.expected_batch,
+                trainable_parameters=trainer.engine.size,
+            )
+        stopped: BaseException | None = None
+        try:
+            trainer.train()
+        except KeyboardInterrupt as interrupt:
+            stopped = interrupt
+            progress.warn(f"stopped after {trainer.step} of {setup.steps} steps; writing down what was done")
+            trainer.save_checkpoint()
+        except Diverged as error:
+            kept = setup.account.release(trainer.run) if setup.method.private != "unread" and not config.rehearsal else 0
+            stopped = Diverged(
+                f"{error}: training was stopped, and {kept} of {setup.steps} steps were not spent. {out} holds the certificate of what was. Lower "
+                "the learning rate, or see 'halfmask plan' for what this number of people can bear"
+            )
+        finish(trainer)
+        folder.log("end", step=trainer.step, interrupted=stopped is not None)
+        if stopped is not None:
+            raise stopped
     return out
 
 
 def finish(trainer: Trainer) -> None:
-    """Release the weights, judge them on the public test set, and certify."""
+    """Certify the weights and release them, in this order, and judge them on the public test set."""
     setup, folder = trainer.setup, trainer.folder
     if trainer.step:
         trainer.optimiser.release_average()
-    folder.save_model(setup.model)
+    digest = folder.draft_model(setup.model)
+    if setup.method.private != "unread" and not setup.config.rehearsal and trainer.paid:
+        setup.account.record_model(trainer.run, digest, tensor_hashes(trainer.engine.parameters.values()), setup.behind)
+    folder.save_certificate(trainer.certificate(digest))
+    folder.release_model()
     if setup.data.test is not None:
         metrics, per_joint = evaluate(setup.model, setup.data.test, device=setup.device)
         folder.save_metrics(setup.config.task, setup.data.name, "test", metrics, per_joint)
-    folder.save_certificate(trainer.certificate())
 
 
 def _or_word(value: float) -> float | str:

@@ -7,18 +7,23 @@ norms, the share clipped, counts of non-finite values, realised batch sizes and 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 from safetensors.torch import save_file
 from torch import nn
 
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.certificate import Certificate
+from halfmask.privacy.home import private_folder
 from halfmask.training.config import RunConfig
 
 # What a log line may carry, and why: planned parameters and ε are public; losses here are on public people; a basis is made of
@@ -78,12 +83,29 @@ class RunFolder:
         with (self.path / "unsafe_diagnostics.jsonl").open("a") as file:
             file.write(json.dumps(values) + "\n")
 
-    def save_model(self, model: nn.Module) -> None:
-        """The released weights: post-processing of the mechanism."""
+    def draft_model(self, model: nn.Module) -> str:
+        """Write the weights beside their place, and return the SHA-256 of the file: what a certificate is then written about."""
         state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-        draft = self.path / "model.safetensors.draft"
-        save_file(state, draft)
-        os.replace(draft, self.path / "model.safetensors")
+        save_file(state, self._draft)
+        return hashlib.sha256(self._draft.read_bytes()).hexdigest()
+
+    def release_model(self) -> None:
+        """Put the drafted weights in their place: after their certificate, so that none ever stands beside weights of more steps."""
+        os.replace(self._draft, self.path / "model.safetensors")
+
+    def save_model(self, model: nn.Module) -> None:
+        """Weights that nothing is certified about: those of public people alone."""
+        self.draft_model(model)
+        self.release_model()
+
+    @property
+    def _draft(self) -> Path:
+        return self.path / "model.safetensors.draft"
+
+    def withdraw(self) -> None:
+        """Take back what was said about the weights so far: a run that goes on will say something else."""
+        for name in ("certificate.json", "certificate.md", "metrics.json"):
+            (self.path / name).unlink(missing_ok=True)
 
     def save_metrics(self, task: str, dataset: str, split: str, metrics: dict[str, float], per_joint: dict[str, float]) -> None:
         """`metrics.json`; the split must be a public one."""
@@ -117,6 +139,21 @@ class RunFolder:
         if not path.is_file():
             raise HalfmaskError(f"{self.path} has no checkpoint to continue from: start a new run with another --out")
         return torch.load(path, map_location="cpu", weights_only=True)
+
+
+@contextmanager
+def only_one(path: Path) -> Iterator[None]:
+    """Keeps a second process off a run's folder. The lock lies in private storage: a run folder holds what is released, and nothing else."""
+    name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24]
+    lock = FileLock(private_folder("locks") / f"{name}.lock", timeout=0, mode=0o600)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise HalfmaskError(f"another process is at work on {path}: wait for it, or stop it first") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def check_folder(path: Path, config: RunConfig, resume: bool) -> None:

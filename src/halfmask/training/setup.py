@@ -11,16 +11,21 @@ import numpy as np
 import torch
 
 from halfmask.data.datasets import Datasets, load_datasets, with_view
+from halfmask.data.overlaps import check_overlaps
+from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import PoseRecords, Units
 from halfmask.data.rehearsal import rehearsal_of
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import Method, check_private_ready, method_named
 from halfmask.models.checkpoints import load_into, read_state
 from halfmask.models.simcc import PoseModel
+from halfmask.privacy.account import Account, protected_among
 from halfmask.privacy.accounting import SampledGaussian, calibrate
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.training.config import ModelConfig, RunConfig
+from halfmask.training.lineage import runs_behind
 from halfmask.training.progress import Progress
+from halfmask.training.prospects import Prospect, check_prospect
 from halfmask.training.strategy import choose_parameters, learn_public_statistics, with_lower_features
 from halfmask.views import View, make_view
 
@@ -37,6 +42,8 @@ class Setup:
         basis: S_pub, the public records the subspace comes from.
         raw_public: further public records, raw, for the exact half of a step.
         watched: public records whose loss may be shown.
+        account: what was spent on these people, and what may be.
+        behind: runs on these people whose weights this one goes on from.
         plan: what the accountant is told; `steps` is the whole plan. None where no noise is involved.
     """
 
@@ -54,6 +61,8 @@ class Setup:
     steps: int
     sampling_rate: float
     noise_multiplier: float
+    account: Account
+    behind: tuple[str, ...] = ()
 
     @property
     def plan(self) -> SampledGaussian | None:
@@ -63,6 +72,11 @@ class Setup:
         return SampledGaussian(
             self.noise_multiplier, self.sampling_rate, self.steps, Adjacency.parse(self.config.adjacency), self.visible_batches
         )
+
+    @property
+    def prospect(self) -> Prospect:
+        """What the noise leaves of the signal, at best."""
+        return _prospect(self.config, self.method, self.model, len(self.units), self.sampling_rate, self.steps, self.noise_multiplier)
 
     @property
     def visible_batches(self) -> bool:
@@ -75,17 +89,22 @@ class Setup:
         return max(1, math.ceil(len(self.units) / self.config.batch))
 
 
-def prepare(config: RunConfig, progress: Progress, data: Datasets | None = None, model: PoseModel | None = None) -> Setup:
+def prepare(
+    config: RunConfig, progress: Progress, data: Datasets | None = None, model: PoseModel | None = None, planning: bool = False
+) -> Setup:
     """Load and check everything; nothing private is spent here.
 
     Args:
         data, model: instead of those the config names; how an audit sends its own people and network down the same road.
+        planning: only find out what a run would mean: no view and no feature is computed.
     """
     method = method_named(config.method)
     device = pick_device(config.device)
     torch.manual_seed(config.seed)
     data = data or load_datasets(config.data, config.model.input_size, progress.stage)
     view = make_view(config.view.name, config.view.options)
+    _check_parts(config, data, progress)
+    account = Account(data.fingerprints, config.unit)
     if config.rehearsal:
         data = rehearsal_of(data, view)
         progress.message(
@@ -99,8 +118,17 @@ def prepare(config: RunConfig, progress: Progress, data: Datasets | None = None,
             "model.weights to a checkpoint"
         )
     model = model or build_model(config.model, joints=data.private.joints.shape[1], untrained=config.strategy == "scratch")
-    _check_disjoint(config, data, progress)
-    private, basis = _set_basis_apart(config, method, data)
+    behind = tuple(runs_behind(config, account))
+    if behind:
+        progress.warn(
+            f"the initial weights come from {len(behind)} earlier run(s) on these people: the certificate will state the ε of all of them together"
+        )
+    given_up = account.given_up(fingerprints_of(data.private))
+    if given_up.any():
+        progress.message(
+            f"{given_up.sum():,} private records were given up to a subspace by an earlier run: public for good, they are left out"
+        )
+    private, basis = _set_basis_apart(config, method, data, given_up)
     basis, raw_public, watched = _divide_public(config, data, basis)
     if method.projected and not config.subspace.dim and watched is None:
         raise HalfmaskError(
@@ -127,12 +155,20 @@ def prepare(config: RunConfig, progress: Progress, data: Datasets | None = None,
         learn_public_statistics(model, data.public)
     model.to(device).eval()
     choose_parameters(model, config.strategy)
-    if method.view:
+    steps = math.ceil(config.epochs * len(units) / config.batch)
+    rate = min(1.0, config.batch / len(units))
+    sigma = 0.0
+    if method.private == "noised":
+        sigma = _noise(config, method, len(units), rate, steps, progress)
+        doubt = check_prospect(_prospect(config, method, model, len(units), rate, steps, sigma), config.even_so or planning)
+        if doubt is not None:
+            progress.warn(doubt)
+    if method.view and not planning:
         progress.message(f"public view: {view.describe()}")
         private = with_view(private, view)
         # The subspace of residuals comes from residuals of public people.
         basis, watched = (with_view(part, view) if part is not None and config.private.residual else part for part in (basis, watched))
-    if config.strategy == "top":
+    if config.strategy == "top" and not planning:
         copies = config.augment.copies if config.augment.times else 0
 
         def cache(records: PoseRecords | None, whose: str, copies: int = copies, mirrored: bool = False) -> PoseRecords | None:
@@ -147,17 +183,6 @@ def prepare(config: RunConfig, progress: Progress, data: Datasets | None = None,
         raw_public = cache(raw_public, "public people", config.augment.copies if config.augment.public else copies)
         basis, watched = (cache(part, name) for part, name in ((basis, "S_pub"), (watched, "watched people")))
         data = replace(data, test=cache(data.test, "test people", copies=0, mirrored=True))
-    steps = math.ceil(config.epochs * len(units) / config.batch)
-    rate = min(1.0, config.batch / len(units))
-    sigma = 0.0
-    if method.private == "noised":
-        if config.delta >= 1 / len(units):
-            progress.warn(
-                f"delta {config.delta:g} is not below 1/N = {1 / len(units):.2g}: a mechanism that publishes one of the {len(units)} "
-                f"{config.unit}s outright would satisfy it. Use {0.1 / len(units):.1g} or less"
-            )
-        visible = method.view and config.public.shared_batch
-        sigma = calibrate(config.epsilon, config.delta, rate, steps, Adjacency.parse(config.adjacency), config.accountant, visible)
     return Setup(
         config,
         method,
@@ -173,7 +198,25 @@ def prepare(config: RunConfig, progress: Progress, data: Datasets | None = None,
         steps,
         rate,
         sigma,
+        account,
+        behind,
     )
+
+
+def _noise(config: RunConfig, method: Method, units: int, rate: float, steps: int, progress: Progress) -> float:
+    if config.delta >= 1 / units:
+        progress.warn(
+            f"delta {config.delta:g} is not below 1/N = {1 / units:.2g}: a mechanism that publishes one of the {units} "
+            f"{config.unit}s outright would satisfy it. Use {0.1 / units:.1g} or less"
+        )
+    visible = method.view and config.public.shared_batch
+    return calibrate(config.epsilon, config.delta, rate, steps, Adjacency.parse(config.adjacency), config.accountant, visible)
+
+
+def _prospect(config: RunConfig, method: Method, model: PoseModel, units: int, rate: float, steps: int, sigma: float) -> Prospect:
+    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    coordinates = min(trained, config.subspace.dim or config.subspace.most) if method.projected else trained
+    return Prospect(units, config.unit, units * rate, steps, sigma, coordinates)
 
 
 def public_sample(setup: Setup) -> dict[str, torch.Tensor]:
@@ -217,46 +260,56 @@ def build_model(config: ModelConfig, joints: int = 16, untrained: bool = False) 
     return model
 
 
-def _check_disjoint(config: RunConfig, data: Datasets, progress: Progress) -> None:
-    """Someone cannot be both protected and public."""
-    if config.unit == "crop" or data.name == "figures":
-        return
-    mine = data.private.unit_ids(config.unit)
-    for part, records in (("public", data.public), ("basis", data.basis), ("tuning", data.tuning), ("test", data.test)):
-        if records is None or (config.unit == "subject" and records.subjects is None):
-            continue
-        shared = np.intersect1d(mine, records.unit_ids(config.unit))
-        if not len(shared):
-            continue
-        found = f"{len(shared)} of the {config.unit}s to protect also have records with split '{part}'"
-        if part != "test":
-            raise HalfmaskError(f"{found}: nobody can be protected and public at once. Move all records of a {config.unit} to one split")
-        progress.warn(f"{found}: scoring on them reveals nothing of training, but the scores are then not those of strangers")
+def _check_parts(config: RunConfig, data: Datasets, progress: Progress) -> None:
+    """Someone cannot be both protected and public, or protected and scored openly."""
+    parts = {"public": data.public, "basis": data.basis, "tuning": data.tuning, "test": data.test}
+    others = {part: fingerprints_of(records) for part, records in parts.items() if records is not None and len(records)}
+    for line in check_overlaps(fingerprints_of(data.private), others, config.unit, config.data.strangers):
+        progress.warn(line)
+    if "test" in others:
+        elsewhere = sum(protected_among(others["test"]).values())
+        if elsewhere:
+            progress.warn(
+                f"{elsewhere:,} of the test records show people whom another account here protects: their scores are not covered by any ε"
+            )
 
 
-def _set_basis_apart(config: RunConfig, method: Method, data: Datasets) -> tuple[PoseRecords, PoseRecords | None]:
+def _set_basis_apart(
+    config: RunConfig, method: Method, data: Datasets, given_up: np.ndarray | None = None
+) -> tuple[PoseRecords, PoseRecords | None]:
     """With `subspace.source: private`, whole units leave the private set, become public, and span the subspace.
 
-    They are chosen by a public seed among unit numbers, so the choice looks at nobody.
+    Units that left in an earlier run are public for good: they leave again, whatever the method, and are the first to be used. The others
+    are chosen by a public seed among unit numbers, so the choice looks at nobody.
+
+    Args:
+        given_up: which private records are public already, one flag each.
     """
     private = data.private
-    if not method.projected or config.subspace.source == "public":
-        return private, None
     ids = private.unit_ids(config.unit)
-    order = np.random.default_rng(config.seed).permutation(np.unique(ids))
+    gone = np.isin(ids, ids[given_up]) if given_up is not None else np.zeros(len(ids), bool)
+    if gone.all():
+        raise HalfmaskError(
+            "every private record was given up to a subspace by earlier runs and is public: there is nobody left to protect"
+        )
+    if not method.projected or config.subspace.source == "public":
+        return (private.take(np.flatnonzero(~gone)) if gone.any() else private), None
+    known = np.flatnonzero(gone)[: config.subspace.samples]
+    order = np.random.default_rng(config.seed).permutation(np.unique(ids[~gone]))
     leaving: list[int] = []
-    count = 0
+    count = len(known)
     for unit in order:
         if count >= config.subspace.samples:
             break
         leaving.append(int(unit))
         count += int((ids == unit).sum())
-    gone = np.isin(ids, leaving)
-    if gone.all():
+    new = np.isin(ids, leaving)
+    if (gone | new).all():
         raise HalfmaskError(
             f"S_pub would take all {len(ids)} private records: lower subspace.samples ({config.subspace.samples}) or use public people"
         )
-    return private.take(np.flatnonzero(~gone)), private.take(np.flatnonzero(gone)[: config.subspace.samples])
+    basis = np.sort(np.concatenate([known, np.flatnonzero(new)[: config.subspace.samples - len(known)]]))
+    return private.take(np.flatnonzero(~(gone | new))), private.take(basis)
 
 
 def _divide_public(

@@ -17,8 +17,10 @@ from typing import Any
 
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import method_named
-from halfmask.privacy.accounting import SampledGaussian, epsilon
+from halfmask.privacy.account import account_of
 from halfmask.privacy.adjacency import Adjacency
+from halfmask.privacy.ledger import Ledger
+from halfmask.privacy.spends import total_epsilon
 from halfmask.training.config import RunConfig, build_config
 
 SWEPT = ("method", "epsilon", "clip_norm", "seed")
@@ -196,30 +198,23 @@ def optimiser_line(config: RunConfig) -> str:
 
 
 def cost_together(planned: Sequence[PlannedRun]) -> tuple[float, float]:
-    """ε of the finished noised runs of a sweep together, and of everything ever spent on their dataset.
+    """ε of the finished runs of a sweep together, but for those without noise, and of everything ever spent on their people.
 
-    The second is the largest total among the certificates, since each run's includes those before it. It is
-    infinite as soon as one run, in this sweep or not, read the data without noise.
+    Both are what the ledgers say: with visible batches and looks outside the mechanism, and, for the second, with related datasets.
     """
-    plans: dict[SampledGaussian, int] = {}
-    ever = 0.0
-    for run in planned:
-        if not is_done(run.folder):
-            continue
-        certificate = read_certificate(run.folder)
-        ever = max(ever, _number(certificate["ledger_total"]))
-        if method_named(run.combination.method).private == "noised":
-            plan = SampledGaussian(
-                certificate["noise_multiplier"],
-                certificate["sampling_rate"],
-                0,
-                Adjacency.parse(certificate["adjacency"]),
-            )
-            plans[plan] = plans.get(plan, 0) + certificate["steps"]
-    if not plans:
-        return 0.0, ever
-    steps = [SampledGaussian(plan.noise_multiplier, plan.sampling_rate, count, plan.adjacency) for plan, count in plans.items()]
-    return epsilon(steps, planned[0].config.delta), ever
+    certificates = [read_certificate(run.folder) for run in planned if is_done(run.folder)]
+    delta, together, ever = planned[0].config.delta, 0.0, 0.0
+    for dataset in dict.fromkeys(certificate["dataset_fingerprint"] for certificate in certificates):
+        ledger = Ledger(dataset)
+        adjacency = Adjacency.parse(planned[0].config.adjacency)
+        runs = {
+            one["run"] for one in certificates if one["dataset_fingerprint"] == dataset and method_named(one["method"]).private == "noised"
+        }
+        own = [spend for spend in ledger.spends() if spend.run in runs]
+        together = max(together, total_epsilon(own, delta, adjacency))
+        account = account_of(ledger)
+        ever = max(ever, total_epsilon(ledger.spends() if account is None else account.spends(), delta, adjacency))
+    return together, ever
 
 
 def remark(planned: Sequence[PlannedRun]) -> str:
@@ -231,7 +226,7 @@ def remark(planned: Sequence[PlannedRun]) -> str:
         text += f"The noised runs of this table together cost ε = {_shown(together)} (δ = {delta:g}). "
     text += f"Everything ever run on this dataset, by its ledger, costs ε = {_shown(ever)}"
     if math.isinf(ever):
-        text += ", because some of it read the data without noise"
+        text += ", because some of it has no bound ('halfmask ledger show' says what)"
     return text + ". Choosing the best row looks at all of them, so its price is the total and not its own ε."
 
 
@@ -253,10 +248,6 @@ def pictured(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
 
 def _shown(value: float) -> str:
     return f"{value:.4g}" if math.isfinite(value) else "∞"
-
-
-def _number(value: float | str) -> float:
-    return math.inf if value == "infinity" else float(value)
 
 
 def _shortest(value: float) -> str:

@@ -1,0 +1,68 @@
+"""The same people on both sides: private people who recur where they must not.
+
+Nobody can be protected and public at once, nor protected and the measure of a model. Photographs are recognised whatever they are called
+and however they were stored (`halfmask.privacy.fingerprints`), at every unit; subjects by their ids, where subjects are what is protected.
+What is told of an overlap are numbers, never names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from halfmask.errors import HalfmaskError
+from halfmask.privacy.fingerprints import Fingerprints
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How many private records recur in another part: on the same photographs, or by the same subjects."""
+
+    part: str
+    pictures: int
+    subjects: int
+
+    def words(self) -> str:
+        """For a message."""
+        found = [f"{self.pictures:,} by their photograph"] * bool(self.pictures) + [f"{self.subjects:,} by their subject"] * bool(
+            self.subjects
+        )
+        return f"private records recur in '{self.part}': {', '.join(found)}"
+
+
+def find_overlaps(private: Fingerprints, others: Mapping[str, Fingerprints]) -> list[Overlap]:
+    """The parts in which private people recur."""
+    found = [
+        Overlap(part, int(private.in_pictures_of(prints).sum()), int(private.in_subjects_of(prints).sum()))
+        for part, prints in others.items()
+    ]
+    return [overlap for overlap in found if overlap.pictures or overlap.subjects]
+
+
+def check_overlaps(private: Fingerprints, others: Mapping[str, Fingerprints], unit: str, strangers: Sequence[str] = ()) -> list[str]:
+    """Refuse people on both sides; return what is worth a warning.
+
+    Args:
+        unit: what is protected.
+        strangers: parts without subject ids that are declared to show nobody who is protected.
+    """
+    if unit == "subject":
+        for part, prints in {"private": private, **others}.items():
+            unknown = int((~prints.subjects.any(1)).sum())
+            if unknown and not (part in strangers and unknown == len(prints)):
+                raise HalfmaskError(
+                    f"{unknown:,} of {len(prints):,} records of '{part}' have no subject id, so it cannot be checked that no protected subject "
+                    f"is among them: add the ids, protect a 'crop' or an 'image'"
+                    + ("" if part == "private" else f", or, if you know that they are others, declare it with data.strangers=[{part}]")
+                )
+    warnings = []
+    for overlap in find_overlaps(private, others):
+        if overlap.pictures or (overlap.subjects and unit == "subject"):
+            side = "public" if overlap.part != "test" else "scored openly"
+            raise HalfmaskError(
+                f"{overlap.words()}. Nobody can be protected and {side} at once: move all records of a photograph"
+                + (" and of a subject" if unit == "subject" else "")
+                + " to one part ('halfmask data inspect' counts them by part)"
+            )
+        warnings.append(f"{overlap.words()}: the promise is to one {unit}, and not to a subject with all their pictures")
+    return warnings

@@ -1,0 +1,45 @@
+"""Where weights come from: a model that goes on from a private run's weights carries what that run spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from halfmask.models.checkpoints import read_state
+from halfmask.privacy.account import Account
+from halfmask.privacy.fingerprints import key, keyed_hash
+from halfmask.training.config import RunConfig
+
+# Shorter tensors (a bias of zeros, a norm of ones) may be equal by chance.
+_FEWEST_NUMBERS = 64
+
+
+def tensor_hashes(tensors: Iterable[Tensor]) -> list[str]:
+    """Keyed hashes of tensors by their values: they stay what they are when weights are renamed, cut out or saved in another format."""
+    secret = key()
+    long = (tensor.detach().cpu().contiguous() for tensor in tensors if tensor.numel() >= _FEWEST_NUMBERS and tensor.is_floating_point())
+    return [keyed_hash(b"tensor" + tensor.float().numpy().tobytes(), secret).hex() for tensor in long]
+
+
+def runs_behind(config: RunConfig, account: Account) -> list[str]:
+    """Runs on these people that the initial weights come from, by what is in the file and by the folder it lies in."""
+    if config.strategy == "scratch" or config.model.weights in (None, "embedded"):
+        return []
+    path = Path(str(config.model.weights)).expanduser()
+    state: Mapping[str, Tensor] = read_state(path)
+    return account.runs_behind(set(tensor_hashes(state.values())), _runs_of_folder(path))
+
+
+def _runs_of_folder(path: Path) -> set[str]:
+    """The name of the run whose folder a weight file lies in: a checkpoint's weights are in no ledger's list of released models."""
+    for folder in (path.parent, path.parent.parent):
+        checkpoint = folder / "checkpoint" / "state.pt"
+        if checkpoint.is_file():
+            try:
+                return {str(torch.load(checkpoint, map_location="cpu", weights_only=True)["run"])}
+            except Exception:  # whatever is wrong with it, it names no run
+                return set()
+    return set()

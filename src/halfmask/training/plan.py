@@ -1,0 +1,115 @@
+"""A run as it would be: everything that can be known of it before anything is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from halfmask.errors import HalfmaskError
+from halfmask.privacy.adjacency import Adjacency
+from halfmask.training.config import RunConfig
+from halfmask.training.progress import Progress
+from halfmask.training.prospects import DOUBTFUL, HOPELESS, suggested_batch
+from halfmask.training.setup import Setup, prepare
+from halfmask.training.spending import spend_of
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What `halfmask plan` shows.
+
+    Attributes:
+        problems: why the run would be refused.
+        facts: names and values, in the order they are shown; empty where the data itself is refused.
+        remarks: what was said of the data on the way.
+    """
+
+    problems: tuple[str, ...]
+    facts: dict[str, Any]
+    remarks: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {"problems": list(self.problems), "remarks": list(self.remarks)} | self.facts
+
+    def lines(self) -> Iterator[tuple[str, str | None]]:
+        """Text and style, for people."""
+        for name, value in self.facts.items():
+            if value is not None:
+                shown = f"{value:.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+                yield f"{name.replace('_', ' ')}: {shown}", None
+        for remark in self.remarks:
+            yield remark, "yellow"
+        for problem in self.problems:
+            yield f"this run would be refused: {problem}", "bold red"
+        if not self.problems:
+            yield "nothing stands in its way; nothing was spent", None
+
+
+class _Listener(Progress):
+    """Keeps what preparation says, and shows how far it is."""
+
+    def __init__(self, shown: Progress):
+        self.shown, self.heard = shown, list[str]()
+
+    def message(self, text: str) -> None:
+        self.heard.append(text)
+
+    def warn(self, text: str) -> None:
+        self.heard.append(text)
+
+    def stage(self, name: str, done: int, total: int) -> None:
+        self.shown.stage(name, done, total)
+
+
+def plan_run(config: RunConfig, progress: Progress) -> RunPlan:
+    """Look at the data, the noise and the account; train nothing, spend nothing, write nothing but caches."""
+    listener = _Listener(progress)
+    try:
+        setup = prepare(config, listener, planning=True)
+    except HalfmaskError as error:
+        return RunPlan((str(error),), {}, tuple(listener.heard))
+    problems, facts = [], _facts(setup)
+    if setup.method.private == "noised":
+        prospect = setup.prospect
+        facts |= {"signal_at_best": prospect.signal, "signal_in_a_step": prospect.step_signal, "coordinates": prospect.coordinates}
+        if prospect.signal < HOPELESS and not config.even_so:
+            problems.append(f"{prospect.words()}; {prospect.advice()}")
+        facts["suggested_batch"] = suggested_batch(
+            len(setup.units), config.epochs, config.epsilon, config.delta, Adjacency.parse(config.adjacency)
+        )
+        facts["suggested_coordinates"] = prospect.affordable if prospect.signal < DOUBTFUL else None
+    facts["suggested_recipe"] = "pose/best" if len(setup.units) >= 1000 and setup.basis is not None else "pose/figures"
+    if setup.method.private != "unread" and not config.rehearsal:
+        spend = spend_of(setup, "plan", 0, setup.steps, config.clip_norm, "none")
+        budget = None if config.budget is None else (config.budget, config.delta)
+        try:
+            admission = setup.account.consider(spend, budget, config.accountant)
+            facts["budget_left_after"] = admission.left
+            facts["judged_by"] = admission.judge
+        except HalfmaskError as error:
+            problems.append(str(error))
+    return RunPlan(tuple(problems), facts, tuple(listener.heard))
+
+
+def _facts(setup: Setup) -> dict[str, Any]:
+    config, account = setup.config, setup.account
+    return {
+        "dataset": setup.data.name,
+        "dataset_fingerprint": account.ledger.dataset,
+        "method": setup.method.name,
+        "unit": config.unit,
+        "units": len(setup.units),
+        "private_records": len(setup.private),
+        "public_records": sum(len(part) for part in (setup.basis, setup.raw_public, setup.watched) if part is not None),
+        "test_records": 0 if setup.data.test is None else len(setup.data.test),
+        "expected_batch": config.batch,
+        "steps": setup.steps,
+        "sampling_rate": setup.sampling_rate,
+        "epsilon": config.epsilon if setup.method.private == "noised" else None,
+        "delta": config.delta,
+        "noise_multiplier": setup.noise_multiplier,
+        "related_datasets": len(account.related_names),
+        "spent_before": account.total(config.delta, Adjacency.parse(config.adjacency)),
+    }

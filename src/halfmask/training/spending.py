@@ -1,0 +1,61 @@
+"""What a run tells the ledger before it spends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from halfmask.data.prints import fingerprints_of
+from halfmask.data.records import UNITS, PoseRecords
+from halfmask.privacy.account import RAW, VIEWS, Publication
+from halfmask.privacy.spends import Spend
+from halfmask.training.setup import Setup
+
+
+def spend_of(setup: Setup, run: str, first: int, steps: int, clip_norm: float, noise_source: str, reads: Sequence[str] = ()) -> Spend:
+    """The intent to take some steps.
+
+    Args:
+        reads: looks at private data that the mechanism does not cover: a run that has any has no bound.
+    """
+    config = setup.config
+    return Spend(
+        run=run,
+        method=setup.method.name,
+        adjacency=config.adjacency,
+        unit=config.unit,
+        units=len(setup.units),
+        first_step=first,
+        last_step=first + steps - 1,
+        sampling_rate=setup.sampling_rate,
+        noise_multiplier=setup.noise_multiplier,
+        clip_norm=clip_norm,
+        expected_batch=setup.sampling_rate * len(setup.units),
+        noise_source=noise_source if setup.method.private == "noised" else "none",
+        visible_batches=setup.visible_batches,
+        group_sizes=group_sizes(setup.private, config.unit),
+        unprotected="; ".join(reads),
+    )
+
+
+def publications_of(setup: Setup) -> list[Publication]:
+    """What a run takes to be public of its people: it is written down before it is used."""
+    config, found = setup.config, []
+    if setup.method.view:
+        found.append(Publication(VIEWS, f"ψ of every record: {setup.view.describe()}; and the labels: keypoints, visibility and crop box"))
+    if setup.method.projected and config.subspace.source == "private" and setup.basis is not None:
+        hashes = tuple(sorted({row.tobytes().hex() for row in fingerprints_of(setup.basis).exact}))
+        found.append(Publication(RAW, f"{len(setup.basis)} whole records, given up to span a subspace", hashes))
+    return found
+
+
+def group_sizes(private: PoseRecords, unit: str) -> dict[str, int]:
+    """For each other kind of unit in which every unit lies whole: the most units that one of those holds."""
+    known = {name: private.unit_ids(name) for name in UNITS if name != "subject" or private.subjects is not None}
+    own, sizes = known.pop(unit), {}
+    for name, ids in known.items():
+        pairs = np.unique(np.stack([own, ids]), axis=1)
+        if pairs.shape[1] == len(np.unique(own)):
+            sizes[name] = int(np.unique(pairs[1], return_counts=True)[1].max())
+    return sizes
