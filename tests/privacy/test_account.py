@@ -20,6 +20,7 @@ from halfmask.privacy.fingerprints import Fingerprints
 from halfmask.privacy.ledger import Ledger
 from halfmask.privacy.spends import Spend, common_unit, no_bound, total_epsilon
 
+pytestmark = pytest.mark.usefixtures("quick_accounting")
 SIGMA = calibrate(0.8, 1e-5, 0.05, 60)
 PLAN = Spend("aa", "dpsgd", "zero-out", "crop", 1000, 0, 59, 0.05, SIGMA, 0.1, 50.0, "test", group_sizes={"image": 2, "subject": 4})
 

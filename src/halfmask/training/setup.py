@@ -382,5 +382,8 @@ def public_assumptions(setup: Setup) -> list[str]:
         lines.append(f"{len(setup.watched)} public people on whom settings were chosen along the way")
     if setup.method.view and setup.raw_public is not None and config.public.raw_share > 0:
         lines.append(f"{len(setup.raw_public)} raw images of public people with their labels")
+    if config.unit == "subject" and config.data.strangers:
+        parts = " and ".join(f"'{part}'" for part in config.data.strangers)
+        lines.append(f"that nobody in {parts} is a protected subject: declared by the data holder, and not checked, for want of ids")
     lines.append("the test set on which the metrics were measured")
     return lines

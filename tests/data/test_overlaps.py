@@ -1,0 +1,222 @@
+"""The same people on both sides are found, at every unit, under any name, and told of in numbers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from halfmask.data.datasets import DataConfig, load_datasets
+from halfmask.data.export import export_figures
+from halfmask.data.overlaps import check_overlaps, find_overlaps
+from halfmask.data.prints import fingerprints_of, named_prints
+from halfmask.errors import HalfmaskError
+from halfmask.training.config import RunConfig
+from halfmask.training.progress import Progress
+from halfmask.training.setup import prepare
+
+Build = Callable[..., RunConfig]
+UNITS = ["crop", "image", "subject"]
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("clinic") / "people"
+    export_figures(folder, {"private": 12, "public": 24, "test": 6}, seed=3)
+    return folder
+
+
+def changed(clinic: Path, folder: Path, change: Callable[[list[dict], Path], None]) -> Path:
+    shutil.copytree(clinic, folder)
+    body = json.loads((folder / "annotations.json").read_text())
+    change(body["records"], folder)
+    (folder / "annotations.json").write_text(json.dumps(body))
+    return folder
+
+
+def first_of(records: list[dict], split: str) -> dict:
+    return next(record for record in records if record["split"] == split)
+
+
+def stands_in(part: str, rename: bool = False, store: str | None = None) -> Callable[[list[dict], Path], None]:
+    """A private record once more, in another part: as it is, under another name, or stored in another way; as somebody else's."""
+
+    def change(records: list[dict], folder: Path) -> None:
+        again = dict(first_of(records, "private")) | {"split": part, "subject": "nobody we know"}
+        if rename or store:
+            image = cv2.imread(str(folder / again["image"]))
+            again["image"] = f"images/another-{part}{store or '.jpg'}"
+            if store:
+                image = image[:, ::-1] if store == ".png" else image
+                cv2.imwrite(str(folder / again["image"]), image)
+            else:
+                shutil.copy(folder / first_of(records, "private")["image"], folder / again["image"])
+        records.append(again)
+
+    return change
+
+
+DETOURS: dict[str, Callable[[list[dict], Path], None]] = {
+    "the same image in public": stands_in("public"),
+    "the same image in test": stands_in("test"),
+    "the same bytes under another name": stands_in("public", rename=True),
+    "a mirror image in another format": stands_in("public", store=".png"),
+    "stored again": stands_in("test", store=".webp"),
+}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("detour", DETOURS)
+def test_people_on_both_sides_are_refused_at_every_unit(
+    detour: str, unit: str, clinic: Path, tiny_config: Build, tmp_path: Path, quick_accounting: None
+) -> None:
+    folder = changed(clinic, tmp_path / "data", DETOURS[detour])
+    config = tiny_config(f"data.name={folder}", unit=unit, batch=2)
+    with pytest.raises(HalfmaskError, match=r"private records recur in '(public|test)': [1-9]\d* by their photograph") as refused:
+        prepare(config, Progress())
+    assert "another-" not in str(refused.value) and ".jpg" not in str(refused.value), "numbers, not names"
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_strangers_are_not_refused(unit: str, clinic: Path, tiny_config: Build, quick_accounting: None) -> None:
+    prepare(tiny_config(f"data.name={clinic}", unit=unit, batch=2), Progress())
+
+
+@pytest.mark.parametrize("name", ["itself", "a copy"])
+def test_public_people_from_the_same_folder_are_refused(
+    name: str, clinic: Path, tiny_config: Build, tmp_path: Path, quick_accounting: None
+) -> None:
+    elsewhere = clinic
+    if name == "a copy":
+        shutil.copytree(clinic, tmp_path / "copy")
+        elsewhere = tmp_path / "copy"
+    config = tiny_config(f"data.name={clinic}", f"data.public_name={elsewhere}", "data.splits.public=private", batch=2)
+    with pytest.raises(HalfmaskError, match="recur in 'public'"):
+        prepare(config, Progress())
+
+
+def test_a_dataset_without_public_people_offers_none(clinic: Path, tmp_path: Path) -> None:
+    """It used to fall back to those it calls private."""
+    only = changed(
+        clinic, tmp_path / "data", lambda records, _: records.__setitem__(slice(None), [r for r in records if r["split"] == "private"])
+    )
+    with pytest.raises(HalfmaskError, match="none that is public"):
+        load_datasets(DataConfig(name=str(clinic), public_name=str(only)), (64, 48))
+
+
+@pytest.mark.parametrize("part", ["private", "public", "test"])
+def test_missing_ids_are_refused_where_subjects_are_protected(
+    part: str, clinic: Path, tiny_config: Build, tmp_path: Path, quick_accounting: None
+) -> None:
+    """One record without an id used to switch the check off for its whole part."""
+    folder = changed(clinic, tmp_path / "data", lambda records, _: first_of(records, part).pop("subject"))
+    with pytest.raises(HalfmaskError, match=f"1 of .* records of '{part}' have no subject id"):
+        prepare(tiny_config(f"data.name={folder}", unit="subject", batch=2), Progress())
+    prepare(tiny_config(f"data.name={folder}", unit="image", batch=2), Progress())
+
+
+def test_a_subject_with_other_pictures_in_another_part_is_refused(
+    clinic: Path, tiny_config: Build, tmp_path: Path, quick_accounting: None
+) -> None:
+    def change(records: list[dict], _: Path) -> None:
+        first_of(records, "test")["subject"] = first_of(records, "private")["subject"]
+
+    folder = changed(clinic, tmp_path / "data", change)
+    with pytest.raises(HalfmaskError, match="recur in 'test': .* by their subject"):
+        prepare(tiny_config(f"data.name={folder}", unit="subject", batch=2), Progress())
+
+    class Listener(Progress):
+        heard: list[str] = []  # noqa: RUF012
+
+        def warn(self, text: str) -> None:
+            self.heard.append(text)
+
+    prepare(tiny_config(f"data.name={folder}", unit="image", batch=2), Listener())
+    assert any("by their subject" in line for line in Listener.heard)
+
+
+def test_strangers_can_be_declared_and_the_certificate_says_so(
+    clinic: Path, tiny_config: Build, tmp_path: Path, quick_accounting: None
+) -> None:
+    def change(records: list[dict], _: Path) -> None:
+        for record in records:
+            if record["split"] == "public":
+                record.pop("subject")
+
+    from halfmask.training.setup import public_assumptions
+
+    folder = changed(clinic, tmp_path / "data", change)
+    with pytest.raises(HalfmaskError, match="data.strangers"):
+        prepare(tiny_config(f"data.name={folder}", unit="subject", batch=2), Progress())
+    setup = prepare(tiny_config(f"data.name={folder}", "data.strangers=[public]", unit="subject", batch=2), Progress())
+    assert any("declared" in line and "public" in line for line in public_assumptions(setup))
+
+
+def test_counts_are_of_private_records() -> None:
+    private = named_prints([f"p{i}" for i in range(10)], [f"s{i // 2}" for i in range(10)])
+    public = named_prints(["p1", "p2", "x", "x"], ["s4", "a", "b", "c"])
+    (found,) = find_overlaps(private, {"public": public, "test": named_prints(["y"])})
+    assert (found.part, found.pictures, found.subjects) == ("public", 2, 2)
+    with pytest.raises(HalfmaskError, match="2 by their photograph, 2 by their subject"):
+        check_overlaps(private, {"public": public}, "crop")
+
+
+# ---- the same account ----------------------------------------------------------------------------------------------------
+
+
+def _wider(records: list[dict], _: Path) -> None:
+    for record in records:
+        x, y, width, height = record["box"]
+        record["box"] = [x - 0.025 * width, y - 0.025 * height, 1.05 * width, 1.05 * height]
+
+
+def _shifted(records: list[dict], _: Path) -> None:
+    for record in records:
+        record["box"] = [record["box"][0] + 4, *record["box"][1:]]
+
+
+def _mirrored(records: list[dict], folder: Path) -> None:
+    for name in {record["image"] for record in records}:
+        image = cv2.imread(str(folder / name))
+        cv2.imwrite(str(folder / name), image[:, ::-1])
+    for record in records:
+        width = 2 * 320
+        record["joints"] = [[width - x, y, v] for x, y, v in record["joints"]]
+        x, y, w, h = record["box"]
+        record["box"] = [max(0.0, width - x - w), y, w, h]
+
+
+def _stored_again(records: list[dict], folder: Path) -> None:
+    for name in {record["image"] for record in records}:
+        image = cv2.imread(str(folder / name))
+        cv2.imwrite(str(folder / name), cv2.resize(image, None, fx=0.75, fy=0.75), [cv2.IMWRITE_JPEG_QUALITY, 70])
+    for record in records:
+        record["joints"] = [[0.75 * x, 0.75 * y, v] for x, y, v in record["joints"]]
+        record["box"] = [0.75 * value for value in record["box"]]
+
+
+@pytest.mark.parametrize("size", [(64, 48), (64, 64)])
+@pytest.mark.parametrize("change", [_wider, _shifted, _mirrored, _stored_again])
+def test_another_crop_or_copy_is_the_same_account(
+    change: Callable[[list[dict], Path], None], size: tuple[int, int], clinic: Path, tmp_path: Path
+) -> None:
+    """Each of these got a fresh budget when crops at network size were what was recognised."""
+    before = load_datasets(DataConfig(name=str(clinic)), (64, 48)).fingerprints
+    after = load_datasets(DataConfig(name=str(changed(clinic, tmp_path / "data", change))), size).fingerprints
+    assert before.in_pictures_of(after).all() and after.in_pictures_of(before).all()
+    if change in (_wider, _shifted):
+        assert before.dataset == after.dataset
+
+
+def test_figures_are_the_same_at_every_size(tiny_config: Build) -> None:
+    sizes = [load_datasets(replace(DataConfig(), private=8, public=0, test=0), size).fingerprints.dataset for size in ((64, 48), (64, 64))]
+    assert sizes[0] == sizes[1]
+    other = load_datasets(replace(DataConfig(), private=8, public=8, test=8, seed=1), (64, 48))
+    assert other.fingerprints.dataset != sizes[0]
+    assert other.public is not None and not np.any(fingerprints_of(other.private).in_pictures_of(fingerprints_of(other.public)))
