@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from halfmask import __version__
-from halfmask.cli import account, audit, check, compare, data, evaluate, ledger, predict, pretrain, recipes, train
+from halfmask.cli import account, audit, cache, check, compare, data, evaluate, ledger, predict, pretrain, recipes, train
 from halfmask.errors import HalfmaskError
 
 app = typer.Typer(
@@ -49,6 +49,7 @@ app.command("pretrain")(pretrain.pretrain)
 app.add_typer(data.app, name="data")
 app.command("account")(account.account)
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(cache.app, name="cache")
 app.command("check")(check.check)
 app.add_typer(audit.app, name="audit")
 app.command("recipes")(recipes.recipes)
