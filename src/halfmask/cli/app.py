@@ -5,6 +5,7 @@ Heavy modules are imported inside the commands, so that `--help` answers at once
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Annotated, NoReturn
 
@@ -13,6 +14,7 @@ import typer
 from halfmask import __version__
 from halfmask.cli import account, audit, cache, check, compare, data, evaluate, ledger, predict, pretrain, recipes, train
 from halfmask.errors import HalfmaskError
+from halfmask.writing import is_about_writing, not_written
 
 app = typer.Typer(
     name="halfmask",
@@ -66,6 +68,8 @@ def main(arguments: list[str] | None = None) -> None:
     except HalfmaskError as error:
         _fail(str(error))
     except OSError as error:
+        if is_about_writing(error):
+            _fail(not_written(str(error.filename or "a file"), error))
         if error.filename is None:
             raise
         _fail(f"{error.filename}: {error.strerror or type(error).__name__}")
@@ -74,7 +78,9 @@ def main(arguments: list[str] | None = None) -> None:
 def _fail(text: str) -> NoReturn:
     from halfmask.cli.console import fail
 
-    fail(text)
+    # Where standard error goes to the disk that is full, the exit code has to do.
+    with contextlib.suppress(OSError):
+        fail(text)
     sys.exit(2)
 
 
