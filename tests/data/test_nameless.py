@@ -123,6 +123,17 @@ def test_image_files(tmp_path, damage, monkeypatch) -> None:
     assert len(records) == 5 and [one.image for one in left_out] == [IMAGE]
 
 
+@pytest.mark.parametrize("image", [NAME * 100, f"{NAME}\0"], ids=spoilt)
+def test_names_that_no_disk_takes(tmp_path, coco_folder, mpii_folder, image) -> None:
+    coco = spoil_coco(coco_folder(), "images", {"file_name": image}, first=True)
+    mpii = mpii_folder()
+    path = mpii / "annot/train.json"
+    path.write_text(json.dumps([one | {"image": image} for one in json.loads(path.read_text())]))
+    for folder, part in ((folder_of(tmp_path / "people", {"image": image}), "private"), (coco, "train"), (mpii, "train")):
+        read = read_annotations(folder)
+        nameless(lambda read=read, part=part: read_people(read, read.parts[part], (64, 48)), holder_sees=False)
+
+
 def test_images_in_two_parts(tmp_path) -> None:
     read = read_annotations(folder_of(tmp_path / "people", {}))
     nameless(lambda: divide(read, SplitsConfig(private="private:1-6", test="private:6")), holder_sees=False)

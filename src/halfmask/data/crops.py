@@ -103,7 +103,7 @@ def _crop_image(
     first = people[places[0]]
     try:
         image = read_image(first.path)
-    except (HalfmaskError, OSError):
+    except (HalfmaskError, OSError, ValueError):
         damage = UNREADABLE if os.path.isfile(first.path) else MISSING
         if on_bad == "refuse":
             # Neither the image nor its place in the list: a file's name can be a person's.

@@ -8,6 +8,7 @@ the data finds those with `halfmask data inspect`, which is the one command that
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -173,12 +174,13 @@ class ImageFinder:
                 [f"image {name!r}"],
             )
         place, dropped = self._last
-        if dropped < len(parts) and (path := place.joinpath(*parts[dropped:])).is_file():
+        # os.path asks no questions: a name too long for the disk is no file, and no error that repeats it.
+        if dropped < len(parts) and os.path.isfile(path := place.joinpath(*parts[dropped:])):
             return path
         for dropped in range(len(parts)):
             for place in self.places:
                 path = place.joinpath(*parts[dropped:])
-                if path.is_file():
+                if os.path.isfile(path):
                     self._last = (place, dropped)
                     return path
         place, dropped = self._last
