@@ -96,8 +96,8 @@ def fresh(train, drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     if not drawn.exists():
         monkeypatch.setenv("HALFMASK_HOME", str(drawn))
         assert train(tmp_path / "first").code == 0
-        for path in (drawn / "ledgers", drawn / "fingerprint.key", *(drawn / "cache").iterdir()):
-            if path.name != "records":
+        for path in (*drawn.iterdir(), *(drawn / "cache").iterdir()):
+            if path.name not in ("cache", "records"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def make(name: str) -> Path:
@@ -121,7 +121,7 @@ def test_any_write_may_fail(train, fresh, tmp_path, monkeypatch) -> None:
         disk = Disk(patch)
         assert train(tmp_path / "whole-run").code == 0
     total = len(disk.writes) - 1
-    assert {"fsync", "replace", "rename", "mkdir", "open", "np.save", "link", "pwrite"} <= set(disk.writes), "some writes are not seen"
+    assert {"fsync", "replace", "rename", "mkdir", "open", "np.save"} <= set(disk.writes), "some writes are not seen"
     assert verified(home) == 4 and total > 40
     for broken_from in np.unique(np.linspace(1, total, FAULTS).astype(int)):
         home, run = fresh(f"home{broken_from}"), tmp_path / f"run{broken_from}"
