@@ -41,6 +41,24 @@ def test_inspect_for_programs(halfmask, lsp_folder, monkeypatch) -> None:
     assert json.loads(halfmask("data", "inspect", folder, "--quick", "--json").out)["parts"]["all"]["people"] == 4
 
 
+def test_inspect_names_people_whose_annotation_is_odd(halfmask, coco_folder, annotation) -> None:
+    train = [
+        annotation(1, 11),
+        annotation(2, 12, bbox=[500, 10, 20, 50]),
+        annotation(3, 13, iscrowd=1),
+        annotation(4, 13, bbox=[1, 1, 0, 5]),
+    ]
+    folder = coco_folder(train)
+    shown = halfmask("data", "inspect", folder).out
+    assert "000000000012.jpg, annotation 1, box [500.0, 10.0, 20.0, 50.0]: a box outside the image" in shown
+    assert "000000000013.jpg, annotation 3" in shown and "annotation 2" not in shown
+    odd = json.loads(halfmask("data", "inspect", folder, "--json").out)["parts"]["train"]["odd_annotations"]
+    assert [(one["image"], one["reason"]) for one in odd] == [
+        ("000000000012.jpg", "a box outside the image"),
+        ("000000000013.jpg", "a box without area"),
+    ]
+
+
 def test_inspect_of_your_own_images(halfmask, folder) -> None:
     body = json.loads(halfmask("data", "inspect", folder, "--json").out)
     assert body["format"] == "folder" and body["metric"] == "pckh" and body["parts"]["private"]["people"] == 10

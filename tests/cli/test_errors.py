@@ -42,9 +42,11 @@ def test_nobody_private(train, folder) -> None:
     assert "no record with split 'private'" in train("--data", folder).error
 
 
-def test_annotation_without_image(train, folder) -> None:
+def test_annotation_without_image(halfmask, train, folder) -> None:
     (folder / "images/private/00001.jpg").unlink()
-    assert "names the image 'images/private/00001.jpg', but there is no such file" in train("--data", folder).error
+    error = train("--data", folder).error
+    assert "names an image file that is missing" in error and "00001" not in error
+    assert "00001.jpg" in halfmask("data", "inspect", folder).out
 
 
 @pytest.mark.parametrize("damage", ["garbage", "empty", "cut"])
@@ -53,7 +55,7 @@ def test_corrupt_jpeg(train, folder, damage) -> None:
     whole = picture.read_bytes()
     picture.write_bytes({"garbage": b"not a picture" * 50, "empty": b"", "cut": whole[: len(whole) // 2]}[damage])
     error = train("--data", folder).error
-    assert str(picture) in error and "cannot be read as an image" in error
+    assert "names an image file that cannot be read" in error and picture.name not in error
 
 
 def test_truncated_json(train, folder) -> None:
@@ -62,11 +64,17 @@ def test_truncated_json(train, folder) -> None:
     assert f"{path} is not valid JSON" in train("--data", folder).error
 
 
-def test_record_of_the_wrong_shape(train, folder) -> None:
+def test_record_of_the_wrong_shape(halfmask, train, folder) -> None:
     path, body = annotations(folder)
     body["records"][2]["joints"] = body["records"][2]["joints"][:5]
     path.write_text(json.dumps(body))
-    assert "record 2: 'joints' is not 16×3 finite numbers" in train("--data", folder).error
+    error = train("--data", folder).error
+    assert "1 of 31 records cannot be used: 1 × 'joints' is a list of 5 lists, expected 16×3 finite numbers" in error
+    assert f"'halfmask data inspect {folder}' names them" in error
+    shown = halfmask("data", "inspect", folder)
+    assert f"annotations.json, record 2, image '{body['records'][2]['image']}': 'joints' is a list of 5 lists" in shown.out
+    assert shown.error == error
+    assert "record 2" in json.loads(halfmask("data", "inspect", folder, "--json").out)["details"][0]
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, "nan", "inf"])

@@ -52,16 +52,19 @@ def test_detected_boxes_replace_annotated_ones_where_they_are_of_the_images(coco
     truth = read.parts["val"].truth
     assert truth is not None and sum(map(len, truth.values())) == 2, "those whom the detector missed are still to be found"
     (folder / "boxes.json").write_text('{"boxes": 3}')
-    with pytest.raises(HalfmaskError, match=r"boxes\.json is an object with boxes: expected a list of detections"):
+    with pytest.raises(HalfmaskError, match=r"boxes\.json is an object of 1 field: expected a list of detections"):
         read_coco(folder, boxes="boxes.json")
 
 
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"image_id": 99}, "annotation 0 is of no image in the file: found image_id 99"),
-        ({"keypoints": [1.0] * 42}, "'keypoints' is not 51 finite numbers"),
-        ({"bbox": [1, 2]}, "'bbox' is"),
+        ({"image_id": 99}, "1 of 1 annotations cannot be used: 1 × 'image_id' is of no image in the file"),
+        ({"keypoints": [1.0] * 42}, "'keypoints' is a list of 42 numbers, expected 51 finite numbers"),
+        ({"bbox": [1, 2]}, "'bbox' is a list of 2 numbers, expected x, y, width and height"),
+        ({"image_id": [11]}, "'image_id' is of no image"),
+        ({"id": "one"}, "'id' is a text, expected a whole number"),
+        ({"area": None}, "'area' is nothing, expected a finite number"),
     ],
 )
 def test_annotations_that_are_refused(coco_folder, annotation, changes, message) -> None:
@@ -95,7 +98,7 @@ def test_an_annotation_does_not_lead_out_of_its_dataset(coco_folder) -> None:
     folder = coco_folder()
     path = folder / "annotations/person_keypoints_train2017.json"
     path.write_text(path.read_text().replace("000000000011.jpg", "../../secret.jpg"))
-    with pytest.raises(HalfmaskError, match=r"names the image '\.\./\.\./secret\.jpg': expected a path inside"):
+    with pytest.raises(HalfmaskError, match="names an image outside the dataset folder: expected a path inside"):
         read_coco(folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from halfmask.data.store import cached
+from halfmask.errors import HalfmaskError
 
 
 def test_built_once(fresh_home: Path) -> None:
@@ -35,6 +37,20 @@ def test_only_the_owner_may_read(fresh_home: Path) -> None:
     assert not any("secret" in str(path) for path in paths)
 
 
+def test_an_entry_that_is_cleared_while_it_is_opened_is_built_again(fresh_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = lambda: {"a": np.arange(3), "b": np.arange(4)}  # noqa: E731
+    cached("kind", "key", build)
+    real = np.load
+
+    def clear_first(path: Path, mmap_mode: str) -> np.ndarray:
+        monkeypatch.setattr(np, "load", real)
+        shutil.rmtree(path.parent)
+        return real(path, mmap_mode=mmap_mode)
+
+    monkeypatch.setattr(np, "load", clear_first)
+    assert cached("kind", "key", build).keys() == {"a", "b"}
+
+
 def test_a_failed_build_leaves_nothing(fresh_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RuntimeError):
         cached("kind", "key", lambda: (_ for _ in ()).throw(RuntimeError()))
@@ -42,12 +58,21 @@ def test_a_failed_build_leaves_nothing(fresh_home: Path, monkeypatch: pytest.Mon
 
     def full_disk(path: str, array: np.ndarray) -> None:
         if path.endswith("b.npy"):
-            raise OSError("no space left")
+            raise OSError("9 requested and 4 written")
         real(path, array)
 
     monkeypatch.setattr(np, "save", full_disk)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(HalfmaskError, match=r"cache/kind/.* could not be written: 9 requested and 4 written; the disk is probably full"):
         cached("kind", "key", lambda: {"a": np.arange(3), "b": np.arange(3)})
+    assert not list((fresh_home / "cache" / "kind").iterdir())
+
+    def interrupted(path: str, array: np.ndarray) -> None:
+        real(path, array)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cached("kind", "key", lambda: {"a": np.arange(3)})
     assert not list((fresh_home / "cache" / "kind").iterdir())
     monkeypatch.setattr(np, "save", real)
     assert cached("kind", "key", lambda: {"a": np.arange(4)})["a"].tolist() == [0, 1, 2, 3]

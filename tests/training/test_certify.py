@@ -140,10 +140,10 @@ def test_a_home_put_back_from_an_older_copy_is_seen(config: Build, tmp_path: Pat
 def test_the_certificate_is_written_before_the_weights(
     config: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_home: Path
 ) -> None:
-    def stop(self: RunFolder) -> None:
+    def stop(self: RunFolder, body: bytes) -> None:
         raise OSError(28, "No space left on device", "model.safetensors")
 
-    monkeypatch.setattr(RunFolder, "release_model", stop)
+    monkeypatch.setattr(RunFolder, "save_weights", stop)
     with pytest.raises(OSError, match="No space"):
         run_training(config(), tmp_path / "run")
     assert (tmp_path / "run" / "certificate.json").is_file() and not (tmp_path / "run" / "model.safetensors").exists()

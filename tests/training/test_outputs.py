@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,10 @@ PRIVATE = [
     "examples_per_second",
     "insecure_key",
 ]
+
+
+def full_disk(descriptor: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.fixture
@@ -77,14 +83,11 @@ def test_the_model_is_written_whole(folder: RunFolder, monkeypatch: pytest.Monke
     assert all(torch.equal(t, load_file(folder.path / "model.safetensors")[n]) for n, t in model.state_dict().items())
     before = (folder.path / "model.safetensors").read_bytes()
 
-    def fails_half_way(state: dict, path: Path) -> None:
-        Path(path).write_bytes(b"half")
-        raise OSError("no space left")
-
-    monkeypatch.setattr("halfmask.training.outputs.save_file", fails_half_way)
-    with pytest.raises(OSError, match="no space"):
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(HalfmaskError, match=r"model\.safetensors could not be written: no space is left.*stays on record.*another --out"):
         folder.save_model(nn.Linear(3, 2))
     assert (folder.path / "model.safetensors").read_bytes() == before
+    assert not list(folder.path.rglob("*.draft"))
 
 
 def test_metrics_are_strict_json(folder: RunFolder) -> None:
@@ -120,12 +123,9 @@ def test_checkpoints_are_replaced_whole(folder: RunFolder, monkeypatch: pytest.M
     found = folder.load_checkpoint()
     assert found["step"] == 3 and torch.equal(found["model"]["w"], torch.ones(2))
 
-    def fails_half_way(body: object, file: object) -> None:
-        file.write(b"half")  # type: ignore[attr-defined]
-        raise OSError("no space left")
-
-    monkeypatch.setattr(torch, "save", fails_half_way)
-    with pytest.raises(OSError, match="no space"):
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(HalfmaskError, match=r"state\.pt could not be written: no space is left.*--resume --out"):
         folder.save_checkpoint({"step": 4})
     monkeypatch.undo()
     assert folder.load_checkpoint()["step"] == 3
+    assert not list(folder.path.rglob("*.draft"))

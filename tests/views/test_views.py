@@ -72,7 +72,10 @@ def test_views_are_found_by_name() -> None:
     [
         ("blur", {"kernel": 4}),
         ("blur", {"kernel": 0}),
+        ("blur", {"kernel": 9.0}),
         ("blur", {"sigma": 0}),
+        ("blur", {"sigma": float("nan")}),
+        ("downsample", {"cell": 2.5}),
         ("downsample", {"cell": 1}),
         ("downsample", {"levels": 1}),
         ("downsample", {"levels": 257}),

@@ -5,14 +5,16 @@ Heavy modules are imported inside the commands, so that `--help` answers at once
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Annotated, NoReturn
 
 import typer
 
 from halfmask import __version__
-from halfmask.cli import account, audit, certificate, check, compare, data, evaluate, ledger, plan, predict, pretrain, recipes, train
+from halfmask.cli import account, audit, cache, certificate, check, compare, data, evaluate, ledger, plan, predict, pretrain, recipes, train
 from halfmask.errors import HalfmaskError
+from halfmask.writing import is_about_writing, not_written
 
 app = typer.Typer(
     name="halfmask",
@@ -51,6 +53,7 @@ app.add_typer(data.app, name="data")
 app.command("account")(account.account)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(certificate.app, name="certificate")
+app.add_typer(cache.app, name="cache")
 app.command("check")(check.check)
 app.add_typer(audit.app, name="audit")
 app.command("recipes")(recipes.recipes)
@@ -67,6 +70,8 @@ def main(arguments: list[str] | None = None) -> None:
     except HalfmaskError as error:
         _fail(str(error))
     except OSError as error:
+        if is_about_writing(error):
+            _fail(not_written(str(error.filename or "a file"), error))
         if error.filename is None:
             raise
         _fail(f"{error.filename}: {error.strerror or type(error).__name__}")
@@ -75,7 +80,9 @@ def main(arguments: list[str] | None = None) -> None:
 def _fail(text: str) -> NoReturn:
     from halfmask.cli.console import fail
 
-    fail(text)
+    # Where standard error goes to the disk that is full, the exit code has to do.
+    with contextlib.suppress(OSError):
+        fail(text)
     sys.exit(2)
 
 

@@ -63,11 +63,13 @@ def inspect(
 ) -> None:
     """Say what a dataset holds, what is wrong with it, and whom a unit of privacy would be.
 
-    Opens every image to find damaged ones, and writes nothing but the picture that is asked for.
+    Opens every image to find damaged ones, and writes nothing but the picture that is asked for. For the holder of the
+    data alone: unlike every other command, it names images and shows annotations that are wrong.
     """
     from halfmask.cli.console import Console, TerminalProgress, say, say_json
-    from halfmask.cli.inspection import tables
+    from halfmask.cli.inspection import named, tables
     from halfmask.data.datasets import find_folder
+    from halfmask.data.files import BadAnnotations
     from halfmask.data.formats import read_annotations
     from halfmask.data.inspect import inspect_dataset, sheet_of_people
     from halfmask.data.skeleton import skeleton_named
@@ -75,7 +77,15 @@ def inspect(
 
     use_threads(None)
     target = skeleton_named(skeleton)
-    found = read_annotations(find_folder(path), format, tuple(annotations or ()))
+    try:
+        found = read_annotations(find_folder(path), format, tuple(annotations or ()))
+    except BadAnnotations as error:
+        if as_json:
+            say_json({"problem": str(error), "details": list(error.details)})
+        else:
+            for line in named(error.details):
+                say(line)
+        raise
     with TerminalProgress() as progress:
         result = inspect_dataset(found, target, not quick, progress=lambda done, total: progress.stage("opening images", done, total))
     if sheet is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
@@ -10,7 +10,7 @@ from halfmask.data.inspect import Inspection, PartFacts
 from halfmask.data.people import BAD_FILES, count_reasons
 
 _METRICS = {"pckh": "PCKh (head boxes)", "pck": "PCK of torso length", "oks-ap": "OKS-AP, as COCO"}
-_NAMED_FILES = 5
+_NAMED_FILES = 20
 # Wider histograms are gathered from here on.
 _MANY_PEOPLE = 6
 
@@ -100,9 +100,16 @@ def _problems(part: PartFacts) -> Iterator[str]:
     for reason, count in (part.left_out | count_reasons(part.bad)).items():
         yield f"{part.name}: {count:,} × {reason}"
     files = sorted({f"{one.detail}: {one.reason}" for one in part.bad if one.reason in BAD_FILES})
-    for name in files[:_NAMED_FILES]:
-        yield f"  {name}"
-    if len(files) > _NAMED_FILES:
-        yield f"  … and {len(files) - _NAMED_FILES:,} more"
+    boxes = [f"{one.image}, {one.detail}: {one.reason}" for one in (*part.odd, *part.bad) if one.reason not in BAD_FILES]
+    yield from named(files)
+    yield from named(boxes)
     for scene, count in part.scenes.items():
         yield f"{part.name}: {count:,} people of the scene {scene}"
+
+
+def named(lines: Sequence[str]) -> Iterator[str]:
+    """The first few lines that name people's files, for their holder."""
+    for line in lines[:_NAMED_FILES]:
+        yield f"  {line}"
+    if len(lines) > _NAMED_FILES:
+        yield f"  … and {len(lines) - _NAMED_FILES:,} more (all of them with --json)"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from halfmask.data.files import ImageFinder, annotation_files, describe, finite_array, read_json, split_of
+from halfmask.data.files import Complaints, ImageFinder, annotation_files, describe, finite_array, read_json, split_of
 from halfmask.data.people import CLAMPED, CROWD, NO_AREA, NO_JOINT, OUTSIDE, Annotations, Box, LeftOut, Part, Person
 from halfmask.data.skeleton import COCO
 from halfmask.errors import HalfmaskError
@@ -44,7 +44,7 @@ def coco_files(folder: Path) -> tuple[list[Path], list[str]]:
         problem = schema_problem(body)
         if problem:
             passed_over.append(f"{path.name}: {problem}")
-        elif body["annotations"] and any(name in body["annotations"][0] for name in _WHOLE_BODY):
+        elif any(name in one for one in body["annotations"][:1] if isinstance(one, dict) for name in _WHOLE_BODY):
             whole_body.append(path)
         else:
             plain.append(path)
@@ -76,7 +76,7 @@ def read_coco(folder: Path, annotations: tuple[str, ...] = (), boxes: str | None
         reasons = f" ({'; '.join(passed_over[:2])})" if passed_over else ""
         raise HalfmaskError(f"{folder} holds no COCO keypoint annotations{reasons}: expected annotations/person_keypoints_*.json")
     parts: dict[str, Part] = {}
-    detections = None if boxes is None else _read_detections(_beside(folder, boxes))
+    detections = None if boxes is None else _read_detections(_beside(folder, boxes), folder)
     for path in files:
         body = read_json(path)
         problem = schema_problem(body)
@@ -99,39 +99,39 @@ def _beside(folder: Path, name: str) -> Path:
     return path if path.is_file() else folder / name
 
 
-def _read_detections(path: Path) -> dict[int, list[dict[str, Any]]]:
+def _read_detections(path: Path, folder: Path) -> dict[int, list[dict[str, Any]]]:
     body = read_json(path)
-    if not isinstance(body, list) or any(not isinstance(one, dict) or not {"image_id", "bbox", "score"} <= one.keys() for one in body):
+    if not isinstance(body, list):
         raise HalfmaskError(f"{path} is {describe(body)}: expected a list of detections with image_id, bbox and score")
     found: dict[int, list[dict[str, Any]]] = {}
-    for one in body:
-        if one.get("category_id", 1) == 1:
-            found.setdefault(int(one["image_id"]), []).append(one)
+    complaints = Complaints(path, "detection", folder)
+    for number, one in enumerate(body):
+        if not isinstance(one, dict) or type(one.get("image_id")) is not int or finite_array(one.get("score"), ()) is None:
+            complaints.add(number, None, f"found {describe(one)}, expected an object with image_id, bbox and score", one)
+        elif one.get("category_id", 1) == 1:
+            if problem := _box_problem(one):
+                complaints.add(number, None, *problem)
+            found.setdefault(one["image_id"], []).append(one)
+    complaints.raise_if_any(len(body))
     return found
 
 
 def _read_part(path: Path, body: dict[str, Any], split: str, find: ImageFinder, detections: dict[int, list[dict[str, Any]]] | None) -> Part:
-    images: dict[int, dict[str, Any]] = {}
-    for image in body["images"]:
-        if not isinstance(image, dict) or not isinstance(image.get("file_name"), str) or not isinstance(image.get("id"), int):
-            raise HalfmaskError(f"{path}: an image is {describe(image)}: expected file_name and id")
-        images[image["id"]] = image
+    images = _read_images(path, body["images"], find.folder)
+    replaced = detections is not None and not detections.keys().isdisjoint(images)
+    _check_entries(path, body["annotations"], images, find.folder, learnt_from=not replaced)
     truth: dict[str, list[dict[str, Any]]] = {image["file_name"]: [] for image in images.values()}
     people: list[Person] = []
     left_out: list[LeftOut] = []
-    replaced = detections is not None and not detections.keys().isdisjoint(images)
     for number, entry in enumerate(body["annotations"]):
-        place = f"{path}, annotation {number}"
-        if not isinstance(entry, dict) or entry.get("image_id") not in images:
-            raise HalfmaskError(f"{place} is of no image in the file: found image_id {describe_id(entry)}")
         image = images[entry["image_id"]]
         truth[image["file_name"]].append(_scored(entry))
         if not replaced:
-            _add(people, left_out, place, entry, image, find)
+            _add(people, left_out, number, entry, image, find)
     if replaced and detections is not None:
         for image_id, image in images.items():
-            for one in detections.get(image_id, ()):
-                _add(people, left_out, f"a detection on {image['file_name']}", one, image, find, detected=True)
+            for number, one in enumerate(detections.get(image_id, ())):
+                _add(people, left_out, number, one, image, find, detected=True)
     order = sorted(images.values(), key=lambda image: image["file_name"])
     people.sort(key=lambda person: person.image)
     return Part(
@@ -144,35 +144,80 @@ def _read_part(path: Path, body: dict[str, Any], split: str, find: ImageFinder, 
     )
 
 
-def describe_id(entry: Any) -> str:
-    """The image an annotation claims to be of."""
-    return repr(entry.get("image_id")) if isinstance(entry, dict) else describe(entry)
+def _read_images(path: Path, listed: list[Any], folder: Path) -> dict[int, dict[str, Any]]:
+    """The images of an annotation file, by id."""
+    images: dict[int, dict[str, Any]] = {}
+    complaints = Complaints(path, "image", folder)
+    for number, image in enumerate(listed):
+        if not isinstance(image, dict) or not isinstance(image.get("file_name"), str) or type(image.get("id")) is not int:
+            complaints.add(number, None, f"found {describe(image)}, expected an object with a text file_name and a whole number id", image)
+        elif any(image.get(side) is not None and finite_array(image[side], ()) is None for side in ("width", "height")):
+            complaints.add(number, image["file_name"], "'width' or 'height' is no finite number", image)
+        else:
+            images[image["id"]] = image
+    complaints.raise_if_any(len(listed))
+    return images
+
+
+def _check_entries(path: Path, entries: list[Any], images: dict[int, dict[str, Any]], folder: Path, learnt_from: bool) -> None:
+    """Refuse annotations that are not as COCO's, all at once; of those that only judge a detector's boxes less is needed."""
+    complaints = Complaints(path, "annotation", folder)
+    for number, entry in enumerate(entries):
+        problem = _problem(entry, images, learnt_from)
+        if problem:
+            known = isinstance(entry, dict) and type(entry.get("image_id")) is int and entry["image_id"] in images
+            complaints.add(number, images[entry["image_id"]]["file_name"] if known else None, *problem)
+    complaints.raise_if_any(len(entries))
+
+
+def _problem(entry: Any, images: dict[int, dict[str, Any]], learnt_from: bool) -> tuple[str, Any] | None:
+    """What is wrong with an annotation, in words that hold nothing of it, and the value that is wrong."""
+    if not isinstance(entry, dict):
+        return f"found {describe(entry)}, expected an object", entry
+    if type(entry.get("image_id")) is not int or entry["image_id"] not in images:
+        return "'image_id' is of no image in the file", entry.get("image_id")
+    keypoints = entry.get("keypoints")
+    if not learnt_from:
+        return None if isinstance(keypoints, list | None) else (f"'keypoints' is {describe(keypoints)}, expected a list", keypoints)
+    if finite_array(keypoints, (3 * _JOINTS,)) is None:
+        expected = f"{3 * _JOINTS} finite numbers, x, y and visibility of {_JOINTS} joints"
+        return f"'keypoints' is {describe(keypoints)}, expected {expected}", keypoints
+    if type(entry.get("id", 0)) is not int:
+        return f"'id' is {describe(entry['id'])}, expected a whole number", entry["id"]
+    if finite_array(entry.get("area", 0.0), ()) is None:
+        return f"'area' is {describe(entry['area'])}, expected a finite number", entry["area"]
+    return _box_problem(entry)
+
+
+def _box_problem(entry: dict[str, Any]) -> tuple[str, Any] | None:
+    box = entry.get("bbox")
+    if finite_array(box, (4,)) is None:
+        return f"'bbox' is {describe(box)}, expected x, y, width and height", box
+    return None
 
 
 def _add(
     people: list[Person],
     left_out: list[LeftOut],
-    place: str,
+    number: int,
     entry: dict[str, Any],
     image: dict[str, Any],
     find: ImageFinder,
     detected: bool = False,
 ) -> None:
     """Make a person of an annotation or a detection, or say why not."""
-    name = image["file_name"]
-    joints = np.zeros((_JOINTS, 3)) if detected else _joints(place, entry)
-    box = finite_array(entry.get("bbox"), (4,))
-    if box is None:
-        raise HalfmaskError(f"{place}: 'bbox' is {entry.get('bbox')!r}: expected x, y, width and height")
+    name, place = image["file_name"], f"{'detection' if detected else 'annotation'} {number}"
+    joints = np.zeros((_JOINTS, 3)) if detected else np.asarray(entry["keypoints"], np.float64).reshape(_JOINTS, 3)
+    box = np.asarray(entry["bbox"], np.float64)
     if entry.get("iscrowd"):
-        left_out.append(LeftOut(name, CROWD))
+        left_out.append(LeftOut(name, CROWD, place))
         return
     if not detected and not (joints[:, 2] > 0).any():
-        left_out.append(LeftOut(name, NO_JOINT))
+        left_out.append(LeftOut(name, NO_JOINT, place))
         return
     cut, reason = _cut_to_image(box, image)
     if reason:
-        left_out.append(LeftOut(name, reason, f"box {box.round(1).tolist()}"))
+        left_out.append(LeftOut(name, reason, f"{place}, box {box.round(1).tolist()}"))
     if cut is None:
         return
     people.append(
@@ -188,13 +233,6 @@ def _add(
             detected=detected,
         )
     )
-
-
-def _joints(place: str, entry: dict[str, Any]) -> np.ndarray:
-    joints = finite_array(entry.get("keypoints"), (3 * _JOINTS,))
-    if joints is None:
-        raise HalfmaskError(f"{place}: 'keypoints' is not {3 * _JOINTS} finite numbers, x, y and visibility of {_JOINTS} joints")
-    return joints.reshape(_JOINTS, 3)
 
 
 def _cut_to_image(box: np.ndarray, image: dict[str, Any]) -> tuple[Box | None, str | None]:
@@ -213,7 +251,7 @@ def _cut_to_image(box: np.ndarray, image: dict[str, Any]) -> tuple[Box | None, s
 def _scored(entry: dict[str, Any]) -> dict[str, Any]:
     """What scoring needs of an annotation; outlines are long and play no part."""
     kept = {name: entry[name] for name in ("id", "image_id", "category_id", "bbox", "area", "iscrowd", "num_keypoints") if name in entry}
-    joints = list(entry.get("keypoints", ()))
+    joints = list(entry.get("keypoints") or ())
     kept.setdefault("category_id", 1)
     kept.setdefault("iscrowd", 0)
     kept.setdefault("num_keypoints", sum(1 for v in joints[2::3] if v))

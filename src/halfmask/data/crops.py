@@ -13,6 +13,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from halfmask.data.files import where_named
 from halfmask.data.images import crop_transform, read_image
 from halfmask.data.people import MISSING, NO_AREA, NO_JOINT, OUTSIDE, UNREADABLE, Box, LeftOut, Person
 from halfmask.data.prints import empty_prints, print_picture
@@ -104,12 +105,14 @@ def _crop_image(
     first = people[places[0]]
     try:
         image = read_image(first.path)
-    except HalfmaskError as error:
-        there = first.path.is_file()
+    except (HalfmaskError, OSError, ValueError):
+        damage = UNREADABLE if os.path.isfile(first.path) else MISSING
         if on_bad == "refuse":
-            found = str(error) if there else f"an annotation names the image '{first.image}', but there is no such file at {first.path}"
-            raise HalfmaskError(f"{found}: restore it, or leave such images out with data.on_bad=skip") from None
-        return {i: LeftOut(people[i].image, UNREADABLE if there else MISSING, str(first.path)) for i in places}
+            # Neither the image nor its place in the list: a file's name can be a person's.
+            raise HalfmaskError(
+                f"an annotation names {damage}: restore such files ({where_named()}), or leave them out with data.on_bad=skip"
+            ) from None
+        return {i: LeftOut(people[i].image, damage, str(first.path)) for i in places}
     print_picture(arrays, places, image)
     left_out = {}
     for i in places:

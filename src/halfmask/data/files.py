@@ -1,8 +1,14 @@
-"""Annotation files and where the images they name are: what all formats' readers share."""
+"""Annotation files and where the images they name are: what all formats' readers share.
+
+A file name can be a patient's name and an annotation a measurement of them, and the screen is an output like any other. So an error about
+an annotation file names the file and the kind of mistake, and never a person in it: no image, no value, no place in the list. Whoever holds
+the data finds those with `halfmask data inspect`, which is the one command that shows an error's `details`.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -15,6 +21,8 @@ from halfmask.errors import HalfmaskError
 
 # Where the releases of MPII, COCO and Human-Art put their annotation files.
 _ANNOTATION_FOLDERS = ("", "annotations", "annot")
+_KINDS_TOLD = 3
+_LONGEST_VALUE = 120
 
 
 def annotation_files(folder: Path, suffix: str) -> list[Path]:
@@ -36,7 +44,10 @@ def _read_json(path: Path, modified: int, size: int) -> Any:
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise HalfmaskError(f"{path} is not valid JSON ({error}): mend it or download it again") from None
+        raise BadAnnotations(
+            f"{path} is not valid JSON: mend it, or export or download it again ('halfmask data inspect' says where it breaks)",
+            [f"{path.name}: {error}"],
+        ) from None
 
 
 def read_mat(path: Path) -> dict[str, Any]:
@@ -48,16 +59,29 @@ def read_mat(path: Path) -> dict[str, Any]:
     except NotImplementedError:
         raise HalfmaskError(f"{path} is a MATLAB 7.3 file, which cannot be read: save it with -v7") from None
     except Exception as error:  # scipy raises a different kind for each way a file can be damaged
-        raise HalfmaskError(f"{path} cannot be read as a MATLAB file ({error}): it is damaged or of another format") from None
+        message = f"{path} cannot be read as a MATLAB file: it is damaged or of another format"
+        raise BadAnnotations(message, [f"{path.name}: {error}"]) from None
 
 
 def describe(body: Any) -> str:
-    """What a JSON file holds, in a few words for an error."""
+    """What a JSON value is, in a few words for an error: its kind and size, and nothing of what it holds."""
+    if body is None:
+        return "nothing"
     if isinstance(body, dict):
-        return f"an object with {', '.join(map(str, list(body)[:6])) or 'nothing'}"
-    if isinstance(body, list):
-        return f"a list of {len(body)}" + (f", the first {describe(body[0])}" if body and isinstance(body[0], dict) else "")
-    return f"a {type(body).__name__}"
+        return f"an object of {_counted(len(body), 'field')}"
+    if isinstance(body, list | tuple):
+        kinds = {_KINDS.get(type(one), "thing") for one in body}
+        text = f"a list of {_counted(len(body), kinds.pop() if len(kinds) == 1 else 'thing')}"
+        finite = all(np.isfinite(one) for one in body if type(one) is float)
+        return text if finite else f"{text}, not all of them finite"
+    return f"a {_KINDS.get(type(body), type(body).__name__)}"
+
+
+_KINDS: dict[type, str] = {int: "number", float: "number", str: "text", list: "list", dict: "object", bool: "truth value"}
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def split_of(path: Path) -> str:
@@ -66,6 +90,65 @@ def split_of(path: Path) -> str:
     if "trainval" in name:
         return "all"
     return next((split for split in ("train", "val", "test") if split in name), "all")
+
+
+class BadAnnotations(HalfmaskError):
+    """Annotations that cannot be used.
+
+    Attributes:
+        details: for the data's holder alone: which entries, of which images, and what they hold.
+    """
+
+    def __init__(self, message: str, details: Iterable[str] = ()):
+        super().__init__(message)
+        self.details = tuple(details)
+
+
+class Complaints:
+    """Gathers what is wrong with the entries of an annotation file, so that all of it can be mended at once."""
+
+    def __init__(self, path: Path, noun: str, folder: Path, plural: str = ""):
+        self.path, self.noun, self.folder, self.plural = path, noun, folder, plural or f"{noun}s"
+        self._kinds: dict[str, int] = {}
+        self._details: list[str] = []
+
+    def add(self, number: int, image: Any, problem: str, value: Any = None) -> None:
+        """Note an entry.
+
+        Args:
+            problem: what was found and expected, without a word that comes from the entry.
+            value: what the entry holds there, for its holder.
+        """
+        self._kinds[problem] = self._kinds.get(problem, 0) + 1
+        held = "" if value is None else f" (it holds {_shortened(value)})"
+        of_image = f", image {image!r}" if isinstance(image, str) else ""
+        self._details.append(f"{self.path.name}, {self.noun} {number}{of_image}: {problem}{held}")
+
+    def __bool__(self) -> bool:
+        return bool(self._kinds)
+
+    def raise_if_any(self, total: int) -> None:
+        """Refuse the file if anything was noted: how many entries, and what kinds of mistake."""
+        if not self:
+            return
+        kinds = sorted(self._kinds.items(), key=lambda item: -item[1])
+        told = "; ".join(f"{count:,} × {problem}" for problem, count in kinds[:_KINDS_TOLD])
+        more = f"; and {len(kinds) - _KINDS_TOLD} other kinds of mistake" if len(kinds) > _KINDS_TOLD else ""
+        raise BadAnnotations(
+            f"{self.path}: {sum(self._kinds.values()):,} of {total:,} {self.plural} cannot be used: {told}{more}. "
+            f"Mend or remove them: {where_named(self.folder)}",
+            self._details,
+        )
+
+
+def where_named(folder: Path | str = "PATH") -> str:
+    """Where the data's holder finds out which entries an error is about."""
+    return f"'halfmask data inspect {folder}' names them"
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
 
 
 class ImageFinder:
@@ -85,14 +168,19 @@ class ImageFinder:
         parts = PurePosixPath(name.replace("\\", "/")).parts
         if not parts or ".." in parts or parts[0] == "/":
             # An annotation file is not to lead out of its dataset.
-            raise HalfmaskError(f"an annotation in {self.folder} names the image '{name}': expected a path inside the dataset folder")
+            raise BadAnnotations(
+                f"an annotation in {self.folder} names an image outside the dataset folder: expected a path inside it. "
+                f"Mend it: {where_named(self.folder)}",
+                [f"image {name!r}"],
+            )
         place, dropped = self._last
-        if dropped < len(parts) and (path := place.joinpath(*parts[dropped:])).is_file():
+        # os.path asks no questions: a name too long for the disk is no file, and no error that repeats it.
+        if dropped < len(parts) and os.path.isfile(path := place.joinpath(*parts[dropped:])):
             return path
         for dropped in range(len(parts)):
             for place in self.places:
                 path = place.joinpath(*parts[dropped:])
-                if path.is_file():
+                if os.path.isfile(path):
                     self._last = (place, dropped)
                     return path
         place, dropped = self._last

@@ -10,13 +10,13 @@ protected.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from halfmask.data.figures import JOINT_NAMES
+from halfmask.data.files import Complaints, describe, finite_array, read_json
 from halfmask.data.people import Annotations, Part, Person
 from halfmask.data.reading import read_people
 from halfmask.data.records import PoseRecords
@@ -25,6 +25,7 @@ from halfmask.errors import HalfmaskError
 
 SPLITS = ("private", "public", "test")
 _FIELDS = {"image": str, "split": str, "box": list, "joints": list, "head_box": list}
+_KIND_NAMES = {str: "a text", list: "a list"}
 
 
 def detect_folder(folder: Path) -> bool:
@@ -76,34 +77,33 @@ def _read_annotations(folder: Path) -> list[dict[str, Any]]:
     path = folder / "annotations.json"
     if not path.is_file():
         raise HalfmaskError(f"{folder} has no annotations.json: see 'halfmask.data.folder' for the format it is expected in")
-    try:
-        body = json.loads(path.read_text())
-    except ValueError as error:
-        raise HalfmaskError(f"{path} is not valid JSON ({error}): mend or re-export it") from None
+    body = read_json(path)
     entries = body.get("records") if isinstance(body, dict) else None
     if not isinstance(entries, list):
         raise HalfmaskError(f'{path} has no list "records": expected {{"records": [...]}}')
     if not entries:
         raise HalfmaskError(f"{path} lists no records: the dataset is empty")
+    complaints = Complaints(path, "record", folder)
     for number, entry in enumerate(entries):
-        _check_entry(f"{path}, record {number}", entry)
+        problem = _problem(entry)
+        if problem:
+            complaints.add(number, entry.get("image") if isinstance(entry, dict) else None, *problem)
+    complaints.raise_if_any(len(entries))
     return entries
 
 
-def _check_entry(place: str, entry: Any) -> None:
+def _problem(entry: Any) -> tuple[str, Any] | None:
+    """What is wrong with an entry, in words that hold nothing of it, and the value that is wrong."""
     if not isinstance(entry, dict):
-        raise HalfmaskError(f"{place} is a {type(entry).__name__}: expected an object")
+        return f"found {describe(entry)}, expected an object", entry
     for name, kind in _FIELDS.items():
         if not isinstance(entry.get(name), kind):
-            raise HalfmaskError(f"{place} has no valid '{name}': found {entry.get(name)!r}, expected a {kind.__name__}")
+            return f"no valid '{name}': found {describe(entry.get(name))}, expected {_KIND_NAMES[kind]}", entry.get(name)
     if entry["split"] not in SPLITS:
-        raise HalfmaskError(f"{place} has split '{entry['split']}': expected one of {', '.join(SPLITS)}")
+        return f"'split' is another word than {', '.join(SPLITS)}", entry["split"]
     for name, shape in (("box", (4,)), ("head_box", (4,)), ("joints", (len(JOINT_NAMES), 3))):
-        try:
-            array = np.asarray(entry[name], np.float64)
-        except (TypeError, ValueError):
-            array = np.empty(0)
-        if array.shape != shape or not np.isfinite(array).all():
-            raise HalfmaskError(f"{place}: '{name}' is not {'×'.join(map(str, shape))} finite numbers")
+        if finite_array(entry[name], shape) is None:
+            return f"'{name}' is {describe(entry[name])}, expected {'×'.join(map(str, shape))} finite numbers", entry[name]
     if not (entry["box"][2] > 0 and entry["box"][3] > 0):
-        raise HalfmaskError(f"{place}: the box {entry['box']} has no area")
+        return "'box' has no area: expected a width and a height above 0", entry["box"]
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from halfmask.data.coco import detect_coco, read_coco
@@ -12,6 +13,7 @@ from halfmask.data.mpii import detect_mpii, read_mpii
 from halfmask.data.people import Annotations
 from halfmask.errors import HalfmaskError, unknown_name
 
+_KNOWN_SUFFIXES = (".json", ".mat", ".jpg", ".jpeg", ".png", ".txt", ".csv", ".zip")
 FORMATS = ("folder", "lsp", "lspet", "mpii", "humanart", "coco")
 
 
@@ -27,12 +29,19 @@ def detect_format(folder: Path) -> str:
     ):
         if detect(folder):
             return format
-    found = sorted(path.name + ("/" if path.is_dir() else "") for path in folder.iterdir())
-    listed = ", ".join(found[:6]) + (", …" if len(found) > 6 else "") if found else "nothing"
+    kinds = Counter(_kind_of(path) for path in folder.iterdir())
+    listed = ", ".join(f"{kind}s: {count:,}" for kind, count in sorted(kinds.items())) or "nothing"
     raise HalfmaskError(
         f"{folder} is in no known format (found {listed}): expected annotations.json (your own images), joints.mat (LSP, LSPET), MPII's "
         "JSON or .mat, or COCO-style keypoint JSON in the folder or its 'annotations'"
     )
+
+
+def _kind_of(path: Path) -> str:
+    """What a file is, without its name, which can be a person's."""
+    if path.is_dir():
+        return "folder"
+    return f"{path.suffix.lower()} file" if path.suffix.lower() in _KNOWN_SUFFIXES else "other file"
 
 
 def read_annotations(

@@ -16,7 +16,7 @@ from halfmask.data.people import Annotations, Part
 def detect_humanart(folder: Path) -> bool:
     """Whether the folder's COCO-style annotations are Human-Art's."""
     files, _ = coco_files(folder)
-    return any("keypoints_21" in one for path in files for one in read_json(path)["annotations"][:1])
+    return any("keypoints_21" in one for path in files for one in read_json(path)["annotations"][:1] if isinstance(one, dict))
 
 
 def read_humanart(folder: Path, annotations: tuple[str, ...] = (), boxes: str | None = None) -> Annotations:

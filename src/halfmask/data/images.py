@@ -16,7 +16,7 @@ def crop_transform(box: tuple[float, float, float, float], size: tuple[int, int]
     rows, columns = size
     scale = grow * max(width / columns, height / rows)
     if not scale > 0:
-        raise HalfmaskError(f"a person's box is {list(box)}: expected a width and a height above 0")
+        raise HalfmaskError("a person's box has no area: expected a width and a height above 0")
     centre = (x + width / 2 - 0.5, y + height / 2 - 0.5)
     return np.array(
         [

@@ -16,14 +16,13 @@ import numpy as np
 from halfmask.data.crops import box_problem, crop_people
 from halfmask.data.images import read_image
 from halfmask.data.mapping import map_joints
-from halfmask.data.people import MISSING, UNREADABLE, Annotations, LeftOut, Part, Person, count_reasons
+from halfmask.data.people import CROWD, MISSING, NO_JOINT, UNREADABLE, Annotations, LeftOut, Part, Person, count_reasons
 from halfmask.data.skeleton import Skeleton
 from halfmask.privacy.accounting import SampledGaussian, calibrate, epsilon
 from halfmask.report.overlay import contact_sheet, draw_skeleton
 
 Progress = Callable[[int, int], None]
 
-_NAMED = 20
 _PLAN_BATCH, _PLAN_EPOCHS, _PLAN_GRID, _MOST_COSTED = 64, 25, 2e-3, 6
 
 
@@ -36,6 +35,7 @@ class PartFacts:
         people_per_image: how many images show how many such people; images with nobody are under 0.
         labelled: for each joint, the share of people who have it labelled.
         bad: image files that are missing or damaged, and boxes outside their image; empty if images were not opened.
+        odd: people whom their annotation alone keeps out, or changes; not those whom everybody leaves out (crowds, nobody labelled).
     """
 
     name: str
@@ -48,6 +48,7 @@ class PartFacts:
     left_out: dict[str, int]
     bad: tuple[LeftOut, ...]
     head_boxes: int
+    odd: tuple[LeftOut, ...] = ()
 
     @property
     def images_with_people(self) -> int:
@@ -172,7 +173,9 @@ def _problem(person: Person, sizes: dict[Path, tuple[int, ...] | None]) -> LeftO
     if size is None:
         return LeftOut(person.image, UNREADABLE if person.path.is_file() else MISSING, str(person.path))
     reason = box_problem(person.box, size)
-    return LeftOut(person.image, reason, f"box {[round(value, 1) for value in person.box]}") if reason else None
+    # Datasets of one person an image number no annotations.
+    number = f"annotation {person.annotation_id}, " if person.annotation_id else ""
+    return LeftOut(person.image, reason, f"{number}box {[round(value, 1) for value in person.box]}") if reason else None
 
 
 def _facts(part: Part, skeleton: Skeleton, sizes: dict[Path, tuple[int, ...] | None] | None) -> PartFacts:
@@ -193,6 +196,7 @@ def _facts(part: Part, skeleton: Skeleton, sizes: dict[Path, tuple[int, ...] | N
         left_out=count_reasons(part.left_out),
         bad=tuple(problems.values()),
         head_boxes=sum(person.head_box is not None for person in good),
+        odd=tuple(one for one in part.left_out if one.reason not in (CROWD, NO_JOINT)),
     )
 
 
@@ -205,6 +209,11 @@ def _part_json(part: PartFacts) -> dict[str, Any]:
         "labelled_share": part.labelled,
         "scenes": part.scenes,
         "left_out": part.left_out | count_reasons(part.bad),
-        "bad_files": sorted({one.detail for one in part.bad if one.reason in (MISSING, UNREADABLE)})[:_NAMED],
+        "bad_files": sorted({one.detail for one in part.bad if one.reason in (MISSING, UNREADABLE)}),
+        "odd_annotations": [
+            {"image": one.image, "reason": one.reason, "detail": one.detail}
+            for one in (*part.odd, *part.bad)
+            if one.reason not in (MISSING, UNREADABLE)
+        ],
         "head_boxes": part.head_boxes,
     }

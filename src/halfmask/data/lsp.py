@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from halfmask.data.crops import joints_box
-from halfmask.data.files import read_mat
+from halfmask.data.files import BadAnnotations, read_mat
 from halfmask.data.people import NO_JOINT, Annotations, LeftOut, Part, Person
 from halfmask.data.skeleton import LSP
 from halfmask.errors import HalfmaskError
@@ -48,7 +48,7 @@ def read_lsp(folder: Path, format: str = "") -> Annotations:
     for number, (name, points, seen) in enumerate(zip(names, joints, visibility, strict=True), start=1):
         labelled = (seen > 0) & np.isfinite(points[:, :2]).all(1)
         if not labelled.any():
-            left_out.append(LeftOut(name, NO_JOINT))
+            left_out.append(LeftOut(name, NO_JOINT, f"person {number}"))
             continue
         placed = np.column_stack([points[:, :2], np.where(labelled, seen, 0)])
         people.append(Person(name, folder / "images" / name, number, joints_box(points, labelled), placed))
@@ -66,7 +66,8 @@ def _read_joints(path: Path) -> tuple[np.ndarray, str]:
     variables = {name: value for name, value in read_mat(path).items() if not name.startswith("__")}
     joints = variables.get("joints")
     if joints is None:
-        raise HalfmaskError(f"{path} has the variables {', '.join(variables) or '(none)'}: expected 'joints', as LSP and LSPET have")
+        message = f"{path} has no variable 'joints' among its {len(variables)}: expected one, as LSP and LSPET have"
+        raise BadAnnotations(message, [f"{path.name} has the variables {', '.join(variables) or '(none)'}"])
     joints = np.asarray(joints)
     if joints.ndim == 2:
         joints = joints[..., None]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from halfmask.data.files import ImageFinder, annotation_files, describe, finite_array, read_json, read_mat, split_of
+from halfmask.data.files import Complaints, ImageFinder, annotation_files, describe, finite_array, read_json, read_mat, split_of
 from halfmask.data.people import NO_JOINT, Annotations, Box, LeftOut, Part, Person
 from halfmask.data.skeleton import MPII
 from halfmask.errors import HalfmaskError
@@ -92,29 +92,47 @@ def _read_list(path: Path, split: str, find: ImageFinder, numbers: _ImageNumbers
         raise HalfmaskError(
             f"{_VALIDATION_TRUTH} has {len(head_boxes)} people and {path.name} has {len(body)}: expected the same people in the same order"
         )
+    complaints = Complaints(path, "person", find.folder, "people")
+    for number, entry in enumerate(body):
+        problem = _problem(entry)
+        if problem:
+            complaints.add(number, entry.get("image") if isinstance(entry, dict) else None, *problem)
+    complaints.raise_if_any(len(body))
     people, left_out = [], []
     for number, entry in enumerate(body):
-        name, box, joints = _check_entry(f"{path}, person {number}", entry)
+        name, box, joints = _read_entry(entry)
         if not (joints[:, 2] > 0).any():
-            left_out.append(LeftOut(name, NO_JOINT))
+            left_out.append(LeftOut(name, NO_JOINT, f"person {number}"))
             continue
         head_box: Box | None = None if head_boxes is None else tuple(head_boxes[number].tolist())
         people.append(Person(name, find(name), numbers[name], box, joints, head_box, annotation_id=number))
-    images = tuple(sorted({str(entry["image"]) for entry in body}))
+    images = tuple(sorted({entry["image"] for entry in body}))
     return Part(split, images, tuple(sorted(people, key=lambda person: person.image)), tuple(left_out))
 
 
-def _check_entry(place: str, entry: Any) -> tuple[str, Box, np.ndarray]:
+def _problem(entry: Any) -> tuple[str, Any] | None:
+    """What is wrong with an entry, in words that hold nothing of it, and the value that is wrong."""
     if not isinstance(entry, dict) or not all(name in entry for name in _FIELDS):
-        raise HalfmaskError(f"{place} is {describe(entry)}: expected {', '.join(_FIELDS)}")
-    centre, scale = finite_array(entry["center"], (2,)), finite_array(entry["scale"], ())
-    points, seen = finite_array(entry["joints"], (_JOINTS, 2)), finite_array(entry["joints_vis"], (_JOINTS,))
-    if centre is None or scale is None or not scale > 0:
-        raise HalfmaskError(f"{place}: center {entry['center']}, scale {entry['scale']}: expected two numbers and one above 0")
-    if points is None or seen is None:
-        raise HalfmaskError(f"{place}: expected 'joints' of {_JOINTS}×2 finite numbers and 'joints_vis' of {_JOINTS}")
+        return f"found {describe(entry)}, expected an object with {', '.join(_FIELDS)}", entry
+    if not isinstance(entry["image"], str):
+        return f"'image' is {describe(entry['image'])}, expected a text", entry["image"]
+    for name, shape, expected in (
+        ("center", (2,), "two finite numbers"),
+        ("scale", (), "a finite number above 0"),
+        ("joints", (_JOINTS, 2), f"{_JOINTS}×2 finite numbers"),
+        ("joints_vis", (_JOINTS,), f"{_JOINTS} finite numbers"),
+    ):
+        if finite_array(entry[name], shape) is None:
+            return f"'{name}' is {describe(entry[name])}, expected {expected}", entry[name]
+    if not entry["scale"] > 0:
+        return "'scale' is not above 0", entry["scale"]
+    return None
+
+
+def _read_entry(entry: dict[str, Any]) -> tuple[str, Box, np.ndarray]:
+    centre, points, seen = (np.asarray(entry[name], np.float64) for name in ("center", "joints", "joints_vis"))
     joints = np.column_stack([points - 1, np.where(seen > 0, 2, 0)])
-    return str(entry["image"]), person_box(centre - 1, float(scale)), joints
+    return entry["image"], person_box(centre - 1, float(entry["scale"])), joints
 
 
 def person_box(centre: np.ndarray, scale: float) -> Box:
@@ -166,7 +184,7 @@ def _read_release(folder: Path, path: Path) -> Annotations:
         for place, person in enumerate(np.atleast_1d(image.annorect)):
             box, joints = _release_person(person)
             if box is None or joints is None:
-                left_out.append(LeftOut(name, NO_JOINT))
+                left_out.append(LeftOut(name, NO_JOINT, f"image {number}, person {place}"))
                 continue
             head = [getattr(person, side, None) for side in ("x1", "y1", "x2", "y2")]
             known = finite_array(head, (4,))
@@ -190,5 +208,8 @@ def _release_person(person: Any) -> tuple[Box | None, np.ndarray | None]:
         # A joint that is listed is labelled; `is_visible` (empty for some) tells only whether it is hidden.
         visible = finite_array(getattr(point, "is_visible", 1), ())
         hidden = visible is not None and visible == 0
-        joints[int(point.id)] = (float(point.x) - 1, float(point.y) - 1, 1 if hidden else 2)
+        place = finite_array([getattr(point, name, None) for name in ("id", "x", "y")], (3,))
+        if place is None or int(place[0]) not in range(_JOINTS):
+            return None, None
+        joints[int(place[0])] = (place[1] - 1, place[2] - 1, 1 if hidden else 2)
     return person_box(centre - 1, float(scale)), joints

@@ -130,6 +130,6 @@ def count_reasons(left_out: Iterable[LeftOut]) -> dict[str, int]:
 def _stamp(path: Path) -> str:
     try:
         status = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):
         return "missing"
     return f"{status.st_size}/{status.st_mtime_ns}"

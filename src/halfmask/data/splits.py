@@ -51,9 +51,8 @@ def divide(annotations: Annotations, splits: SplitsConfig) -> dict[str, Part]:
         for other in parts[i + 1 :]:
             shared = chosen[one] & chosen[other]
             if shared:
-                example = sorted(shared)[0][1]
                 raise HalfmaskError(
-                    f"data.splits gives {len(shared)} images to both '{one}' and '{other}' (first: {example}): nobody can be in two parts. "
+                    f"data.splits gives {len(shared)} images to both '{one}' and '{other}': nobody can be in two parts. "
                     "Change one of the ranges"
                 )
     taken: Chosen = set().union(*chosen.values())

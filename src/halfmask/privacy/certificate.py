@@ -11,6 +11,7 @@ from typing import Any
 
 from halfmask import __version__
 from halfmask.privacy.code import code_commit, code_digest
+from halfmask.writing import write_whole
 
 
 @dataclass(frozen=True)
@@ -130,8 +131,8 @@ class Certificate:
 
     def write(self, folder: Path) -> None:
         """Write `certificate.json` and `certificate.md`."""
-        (folder / "certificate.json").write_text(json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n")
-        (folder / "certificate.md").write_text(self.to_markdown())
+        write_whole(folder / "certificate.json", (json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n").encode())
+        write_whole(folder / "certificate.md", self.to_markdown().encode())
 
     def _promise(self) -> str:
         if self.statement == "rehearsal":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import secrets
 from dataclasses import replace
@@ -432,11 +433,12 @@ def finish(trainer: Trainer) -> None:
     setup, folder = trainer.setup, trainer.folder
     if trainer.step:
         trainer.optimiser.release_average()
-    digest = folder.draft_model(setup.model)
+    weights = folder.packed(setup.model)
+    digest = hashlib.sha256(weights).hexdigest()
     if setup.method.private != "unread" and not setup.config.rehearsal and trainer.paid:
         setup.account.record_model(trainer.run, digest, tensor_hashes(trainer.engine.parameters.values()), setup.behind)
     folder.save_certificate(trainer.certificate(digest))
-    folder.release_model()
+    folder.save_weights(weights)
     if setup.data.test is not None:
         metrics, per_joint = evaluate(setup.model, setup.data.test, device=setup.device)
         folder.save_metrics(setup.config.task, setup.data.name, "test", metrics, per_joint)

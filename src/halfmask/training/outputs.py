@@ -8,23 +8,24 @@ norms, the share clipped, counts of non-finite values, realised batch sizes and 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 from filelock import FileLock, Timeout
-from safetensors.torch import save_file
 from torch import nn
 
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.certificate import Certificate
 from halfmask.privacy.home import private_folder
 from halfmask.training.config import RunConfig
+from halfmask.writing import append_line, write_whole, writing
 
 # What a log line may carry, and why: planned parameters and ε are public; losses here are on public people; a basis is made of
 # public gradients alone.
@@ -57,7 +58,7 @@ LOGGABLE = frozenset(
 
 
 class RunFolder:
-    """Writes a run's released files."""
+    """Writes a run's released files, each of them whole or not at all."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -66,46 +67,44 @@ class RunFolder:
     def create(cls, path: Path, config: RunConfig) -> RunFolder:
         """Start a new run folder; one that holds a run already is never overwritten."""
         check_folder(path, config, resume=False)
-        path.mkdir(parents=True, exist_ok=True)
-        (path / "config.yaml").write_text(config.to_yaml())
-        return cls(path)
+        folder = cls(path)
+        with folder._writing("config.yaml") as place:
+            path.mkdir(parents=True, exist_ok=True)
+            write_whole(place, config.to_yaml().encode())
+        return folder
 
     def log(self, event: str, **values: Any) -> None:
         """Append a line to `log.jsonl`."""
         forbidden = values.keys() - LOGGABLE
         if forbidden:
             raise HalfmaskError(f"a run may not log {', '.join(sorted(forbidden))}: it is not public (see halfmask.training.outputs)")
-        with (self.path / "log.jsonl").open("a") as file:
-            file.write(json.dumps({"event": event} | {name: _no_nan(value) for name, value in values.items()}, allow_nan=False) + "\n")
+        with self._writing("log.jsonl") as path:
+            append_line(path, json.dumps({"event": event} | {name: _no_nan(value) for name, value in values.items()}, allow_nan=False))
 
     def log_unsafe(self, **values: Any) -> None:
         """Append private values to `unsafe_diagnostics.jsonl`. The run that calls this has no guarantee, and its certificate says so."""
-        with (self.path / "unsafe_diagnostics.jsonl").open("a") as file:
-            file.write(json.dumps(values) + "\n")
+        with self._writing("unsafe_diagnostics.jsonl") as path:
+            append_line(path, json.dumps(values))
 
-    def draft_model(self, model: nn.Module) -> str:
-        """Write the weights beside their place, and return the SHA-256 of the file: what a certificate is then written about."""
-        state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-        save_file(state, self._draft)
-        return hashlib.sha256(self._draft.read_bytes()).hexdigest()
+    @staticmethod
+    def packed(model: nn.Module) -> bytes:
+        """The released weights as a file's bytes, whose SHA-256 a certificate is written about before they are put in place."""
+        return safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()})
 
-    def release_model(self) -> None:
-        """Put the drafted weights in their place: after their certificate, so that none ever stands beside weights of more steps."""
-        os.replace(self._draft, self.path / "model.safetensors")
+    def save_weights(self, body: bytes) -> None:
+        """Put packed weights in their place: after their certificate, so that none ever stands beside weights of more steps."""
+        with self._writing("model.safetensors") as path:
+            write_whole(path, body)
 
     def save_model(self, model: nn.Module) -> None:
         """Weights that nothing is certified about: those of public people alone."""
-        self.draft_model(model)
-        self.release_model()
-
-    @property
-    def _draft(self) -> Path:
-        return self.path / "model.safetensors.draft"
+        self.save_weights(self.packed(model))
 
     def withdraw(self) -> None:
         """Take back what was said about the weights so far: a run that goes on will say something else."""
         for name in ("certificate.json", "certificate.md", "metrics.json"):
-            (self.path / name).unlink(missing_ok=True)
+            with self._writing(name) as path:
+                path.unlink(missing_ok=True)
 
     def save_metrics(self, task: str, dataset: str, split: str, metrics: dict[str, float], per_joint: dict[str, float]) -> None:
         """`metrics.json`; the split must be a public one."""
@@ -116,22 +115,29 @@ class RunFolder:
             "metrics": _rounded(metrics),
             "per_joint": _rounded(per_joint),
         }
-        (self.path / "metrics.json").write_text(json.dumps(body, indent=2) + "\n")
+        with self._writing("metrics.json") as path:
+            write_whole(path, (json.dumps(body, indent=2) + "\n").encode())
 
     def save_certificate(self, certificate: Certificate) -> None:
         """`certificate.json` and `certificate.md`."""
-        certificate.write(self.path)
+        with self._writing("certificate.json"):
+            certificate.write(self.path)
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """Weights, optimiser state and public sampler: all of it post-processing or public. Replaced whole, never half-written."""
-        folder = self.path / "checkpoint"
-        folder.mkdir(exist_ok=True)
-        draft = folder / "state.pt.draft"
-        with draft.open("wb") as file:
-            torch.save(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, folder / "state.pt")
+        body = io.BytesIO()
+        torch.save(state, body)
+        with self._writing("checkpoint/state.pt") as path:
+            path.parent.mkdir(exist_ok=True)
+            write_whole(path, body.getbuffer())
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[Path]:
+        """The place of a file, and what to say if it cannot be written."""
+        goes_on = (self.path / "checkpoint" / "state.pt").is_file()
+        then = f"go on with 'halfmask train --resume --out {self.path}'" if goes_on else "start again with another --out"
+        with writing(self.path / name, then):
+            yield self.path / name
 
     def load_checkpoint(self) -> dict[str, Any]:
         """The last checkpoint."""

@@ -9,18 +9,21 @@ from halfmask.views.base import View
 from halfmask.views.blur import Blur
 from halfmask.views.constant import Constant
 from halfmask.views.downsample import Downsample
+from halfmask.views.trial import check_view
 
 VIEWS: dict[str, type[View]] = {"blur": Blur, "constant": Constant, "downsample": Downsample}
 
 
 def make_view(name: str, options: dict[str, Any] | None = None) -> View:
-    """Build a view from its name and options in a recipe."""
+    """Build a view from its name and options in a recipe; one that loses next to nothing of an image is refused."""
     if name not in VIEWS:
         raise unknown_name("view", name, VIEWS)
     try:
-        return VIEWS[name](**(options or {}))
+        view = VIEWS[name](**(options or {}))
     except TypeError as error:
         raise HalfmaskError(f"view '{name}' does not take {options}: {error}") from None
+    check_view(view)
+    return view
 
 
-__all__ = ["VIEWS", "Blur", "Constant", "Downsample", "View", "make_view"]
+__all__ = ["VIEWS", "Blur", "Constant", "Downsample", "View", "check_view", "make_view"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import cv2
@@ -19,7 +20,7 @@ class Blur(View):
     sigma: float = 10.0
 
     def __post_init__(self) -> None:
-        if self.kernel < 1 or self.kernel % 2 == 0 or self.sigma <= 0:
+        if not isinstance(self.kernel, int) or self.kernel < 1 or self.kernel % 2 == 0 or not 0 < self.sigma < math.inf:
             raise HalfmaskError(f"blur {self.kernel}×{self.kernel}, sigma {self.sigma}: expected an odd kernel and a sigma above 0")
 
     def __call__(self, image: np.ndarray) -> np.ndarray:  # noqa: D102

@@ -19,8 +19,9 @@ class Downsample(View):
     levels: int = 16
 
     def __post_init__(self) -> None:
-        if self.cell < 2 or not 2 <= self.levels <= 256:
-            raise HalfmaskError(f"downsample cell {self.cell}, levels {self.levels}: expected a cell ≥ 2 and 2 to 256 levels")
+        whole = isinstance(self.cell, int) and isinstance(self.levels, int)
+        if not whole or self.cell < 2 or not 2 <= self.levels <= 256:
+            raise HalfmaskError(f"downsample cell {self.cell}, levels {self.levels}: expected whole numbers, a cell ≥ 2, 2 to 256 levels")
 
     def __call__(self, image: np.ndarray) -> np.ndarray:  # noqa: D102
         height, width = image.shape[:2]
