@@ -182,6 +182,7 @@ def joined(first: PoseRecords, second: PoseRecords) -> PoseRecords:
         image_ids=np.concatenate([first.image_ids, second.image_ids]),
         subjects=None if first.subjects is None or second.subjects is None else np.concatenate([first.subjects, second.subjects]),
         skeleton=first.skeleton,
+        ids=np.concatenate([first.ids, second.ids]),
         key=f"{first.key}+{second.key}",
     )
 

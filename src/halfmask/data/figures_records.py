@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from halfmask.data import figures
+from halfmask.data.keyed import record_id
 from halfmask.data.records import PoseRecords
 from halfmask.data.store import cached
 
@@ -59,6 +60,7 @@ def figures_records(
         image_ids=arrays["image_ids"],
         subjects=arrays["subjects"],
         key=key,
+        ids=np.array([record_id(population, seed, *who) for who in zip(arrays["image_ids"], arrays["subjects"], strict=True)], np.uint64),
     )
 
 

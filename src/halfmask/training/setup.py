@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from halfmask.data.datasets import Datasets, load_datasets, with_view
+from halfmask.data.keyed import uniforms
 from halfmask.data.records import PoseRecords, Units
 from halfmask.data.rehearsal import rehearsal_of
 from halfmask.errors import HalfmaskError
@@ -116,7 +117,7 @@ def prepare(config: RunConfig, progress: Progress, data: Datasets | None = None,
         raise HalfmaskError(
             "private.follow needs public people whose gradients to measure: add records with split 'public', or set it to 0"
         )
-    units = Units(private.unit_ids(config.unit), config.records_per_unit, config.seed, config.unit_gradient)
+    units = Units(private.unit_ids(config.unit), config.records_per_unit, config.seed, config.unit_gradient, private.ids)
     check_private_ready(method, len(units), config.batch)
     if config.strategy == "scratch" and config.model.norm == "batch":
         if data.public is None:
@@ -237,21 +238,20 @@ def _check_disjoint(config: RunConfig, data: Datasets, progress: Progress) -> No
 def _set_basis_apart(config: RunConfig, method: Method, data: Datasets) -> tuple[PoseRecords, PoseRecords | None]:
     """With `subspace.source: private`, whole units leave the private set, become public, and span the subspace.
 
-    They are chosen by a public seed among unit numbers, so the choice looks at nobody.
+    They are those for whose ids a public seed draws the smallest numbers: the choice looks at nobody, and whoever stays has no part in
+    it.
     """
     private = data.private
     if not method.projected or config.subspace.source == "public":
         return private, None
     ids = private.unit_ids(config.unit)
-    order = np.random.default_rng(config.seed).permutation(np.unique(ids))
-    leaving: list[int] = []
-    count = 0
-    for unit in order:
-        if count >= config.subspace.samples:
-            break
-        leaving.append(int(unit))
-        count += int((ids == unit).sum())
-    gone = np.isin(ids, leaving)
+    units, unit_of, sizes = np.unique(ids, return_inverse=True, return_counts=True)
+    names = np.full(len(units), np.iinfo(np.uint64).max, np.uint64)
+    np.minimum.at(names, unit_of, private.ids)
+    order = np.argsort(uniforms(config.seed, "units of S_pub", 0, names)[:, 0], kind="stable")
+    # A unit leaves whole, and as long as those before it are too few.
+    before = np.cumsum(sizes[order]) - sizes[order]
+    gone = np.isin(unit_of, order[before < config.subspace.samples])
     if gone.all():
         raise HalfmaskError(
             f"S_pub would take all {len(ids)} private records: lower subspace.samples ({config.subspace.samples}) or use public people"
