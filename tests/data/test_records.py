@@ -17,7 +17,7 @@ from halfmask.data.datasets import Datasets, fingerprints_of
 from halfmask.data.figures_records import figures_records
 from halfmask.data.formats import read_annotations
 from halfmask.data.mapping import with_skeleton
-from halfmask.data.reading import read_people
+from halfmask.data.reading import public_id, read_people
 from halfmask.data.records import PoseRecords, Units
 from halfmask.data.rehearsal import rehearsal_of
 from halfmask.data.skeleton import COCO
@@ -99,6 +99,13 @@ def test_the_id_of_a_photograph_is_its_name_and_box(
     for image in (folder / "train2017").glob("*.jpg"):
         photo(image, seed=99)
     assert ids(folder) == everyone
+
+
+@pytest.mark.parametrize("name", ["coco_mini", "lspet"])
+def test_real_people_are_told_apart_by_their_ids(name: str, shared_data: Callable[[str], Path]) -> None:
+    for part in read_annotations(shared_data(name)).parts.values():
+        ids = [public_id(person) for person in part.people]
+        assert len(set(ids)) == len(ids) > 50
 
 
 def test_the_id_of_a_figure_is_who_and_where(fresh_home: Path) -> None:

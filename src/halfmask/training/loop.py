@@ -335,7 +335,7 @@ class Trainer:
         self.run, self.begun, self.step = state["run"], state.get("begun", True), state["step"]
         self.setup.model.load_state_dict(state["model"])
         self.optimiser.restore(state["optimiser"])
-        self.public_batches = state["public_batches"]
+        self.public_batches = state.get("public_batches", 0)
         for name, sampler in self._samplers().items():
             sampler.restore(state["samplers"][name])
         self.paid = sum(spend.steps for spend in self.account.ledger.spends() if spend.run == self.run)
