@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import halfmask.training.pretrain as pretrain
-from halfmask.data.augment import AugmentConfig, augment, augment_pair, draw
+from halfmask.data.augment import NUMBERS, AugmentConfig, augment, augment_pair, draw
 from halfmask.data.skeleton import COCO, LSP, MPII, Skeleton
 from halfmask.errors import HalfmaskError
 from halfmask.views import make_view
@@ -27,6 +27,10 @@ def dots(skeleton: Skeleton, joint: int, copies: int = 16) -> dict[str, torch.Te
         "joints": joints.expand(copies, count, 2).clone(),
         "labelled": torch.ones(copies, count, dtype=torch.bool),
     }
+
+
+def numbers(batch: dict[str, torch.Tensor], seed: int = 0) -> torch.Tensor:
+    return torch.rand(len(batch["joints"]), NUMBERS, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def centres(images: torch.Tensor) -> torch.Tensor:
@@ -52,7 +56,7 @@ def test_joints_move_with_their_pixels(skeleton: Skeleton, change: dict[str, flo
     checked = 0
     for joint in range(0, len(skeleton), 3):
         batch = dots(skeleton, joint)
-        drawn = draw(batch, torch.Generator().manual_seed(joint), AugmentConfig(**(STILL | change)), skeleton)
+        drawn = draw(batch, numbers(batch, joint), AugmentConfig(**(STILL | change)), skeleton)
         moved = drawn.apply(batch)
         partner = {a: b for pair in skeleton.flip_pairs for a, b in (pair, pair[::-1])}.get(joint, joint)
         for i, seen in enumerate(centres(moved["image"])):
@@ -82,7 +86,7 @@ def test_the_batch_given_stays_as_it_is() -> None:
 
 def test_half_a_body_keeps_its_own_joints_and_shows_them_larger() -> None:
     batch = dots(MPII, 0, copies=40)
-    drawn = draw(batch, torch.Generator().manual_seed(0), AugmentConfig(**STILL, half_body=1.0))
+    drawn = draw(batch, numbers(batch), AugmentConfig(**STILL, half_body=1.0))
     upper = set(MPII.upper_body)
     halves = [set(torch.nonzero(kept).flatten().tolist()) for kept in drawn.kept]
     assert {frozenset(half) for half in halves} == {frozenset(upper), frozenset(set(range(16)) - upper)}
@@ -97,7 +101,7 @@ def test_half_a_body_needs_joints_in_both_halves() -> None:
     batch = dots(MPII, 0)
     batch["labelled"][:] = False
     batch["labelled"][:, list(MPII.upper_body)] = True
-    drawn = draw(batch, torch.Generator().manual_seed(0), AugmentConfig(**STILL, half_body=1.0))
+    drawn = draw(batch, numbers(batch), AugmentConfig(**STILL, half_body=1.0))
     assert drawn.kept.all() and torch.allclose(torch.linalg.det(drawn.turn), torch.ones(16))
 
 
@@ -110,7 +114,7 @@ def test_a_view_gets_the_draw_of_its_image_and_is_made_before() -> None:
     options = AugmentConfig(colour=False, half_body=0.3)
     changed, seen = augment_pair(batch, views, torch.Generator().manual_seed(1), options)
     assert torch.equal(changed["joints"], seen["joints"]) and torch.equal(changed["labelled"], seen["labelled"])
-    drawn = draw(batch, torch.Generator().manual_seed(1), options)
+    drawn = draw(batch, numbers(batch, 1), options)
     assert torch.equal(seen["image"], drawn.apply_to_images(views)), "the stored view, moved; not a view of the moved image"
     inside = ((changed["joints"][:, 5] > 20) & (changed["joints"][:, 5] < torch.tensor([WIDTH, HEIGHT]) - 21)).all(1)
     assert inside.sum() > 3
@@ -121,6 +125,43 @@ def test_draws_repeat_with_their_generator_and_pretraining_uses_them() -> None:
     assert pretrain.augment is augment
     one, two, other = (augment(dots(LSP, 2), torch.Generator().manual_seed(seed), skeleton=LSP) for seed in (0, 0, 1))
     assert torch.equal(one["image"], two["image"]) and not torch.equal(one["image"], other["image"])
+
+
+def test_a_change_is_a_function_of_a_records_own_numbers() -> None:
+    """Whoever else is in the batch, and however many."""
+    batch, options = dots(MPII, 4, copies=12), AugmentConfig(half_body=0.5)
+    drawn = numbers(batch)
+    whole = draw(batch, drawn, options).apply(batch)
+    for some in (slice(3, 4), slice(5, 12), torch.tensor([8, 2])):
+        part = {name: tensor[some] for name, tensor in batch.items()}
+        changed = draw(part, drawn[some], options).apply(part)
+        assert all(torch.equal(changed[name], whole[name][some]) for name in changed)
+
+
+def test_every_number_has_a_place_of_its_own() -> None:
+    """Each moves the picture, and what is not asked for leaves the rest as it was."""
+    batch = dots(MPII, 4, copies=1)
+    for number in range(NUMBERS):
+        changed = []
+        for value in (0.3, 0.7):
+            drawn = torch.full((1, NUMBERS), 0.4, dtype=torch.float64)
+            drawn[0, number] = value
+            changed.append(draw(batch, drawn, AugmentConfig(half_body=0.5)).apply(batch))
+        assert any(not torch.equal(changed[0][name], changed[1][name]) for name in changed[0]), number
+    plain, coloured = (draw(batch, numbers(batch), AugmentConfig(colour=colour)) for colour in (False, True))
+    assert torch.equal(plain.turn, coloured.turn) and torch.equal(plain.centre, coloured.centre)
+
+
+def test_numbers_that_are_not_one_row_for_each_record_are_refused() -> None:
+    batch = dots(MPII, 4, copies=3)
+    for shape in ((2, NUMBERS), (3, NUMBERS - 1), (NUMBERS,)):
+        with pytest.raises(HalfmaskError, match=f"expected {NUMBERS} for each"):
+            draw(batch, torch.rand(shape))
+
+
+def test_a_probability_of_one_is_certain() -> None:
+    batch = dots(MPII, 4, copies=1)
+    assert draw(batch, torch.full((1, NUMBERS), 1 - 2.0**-53, dtype=torch.float64), AugmentConfig(flip=1.0)).mirrored.all()
 
 
 @pytest.mark.parametrize("wrong", [{"flip": 1.5}, {"half_body": -0.1}, {"scale": 1.0}, {"rotation": 200.0}, {"shift": -1.0}])

@@ -72,7 +72,14 @@ def an_empty_batch_is_noise(tested: Mechanism) -> bool:
     return 0.85 < spread < 1.15
 
 
-CHECKS = (noise_is_right, projected_noise_is_right, divisor_is_constant, an_empty_batch_is_noise)
+def no_two_coordinates_share_noise(tested: Mechanism) -> bool:
+    """Two releases, each of more coordinates than are noised at once, twice over: no number of them comes again."""
+    count = 2**18 + 4099
+    released = [tested.release(clipped(torch.zeros(count, dtype=torch.float64))) for _ in range(2)]
+    return len(torch.cat(released).unique()) == 2 * count
+
+
+CHECKS = (noise_is_right, projected_noise_is_right, divisor_is_constant, an_empty_batch_is_noise, no_two_coordinates_share_noise)
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -133,6 +140,15 @@ class NoiseReplayed(Mechanism):
         return Mechanism.release(replace(self, noise=RandomStream.seeded("noise", 0)), clipped, subspace)
 
 
+class FirstPieceAgain(Mechanism):
+    """What is drawn for the first 2¹⁷ coordinates is used for the rest."""
+
+    def release(self, clipped: ClippedSum, subspace: Subspace | None = None) -> Tensor:
+        total = clipped.flat()
+        noise = self.noise.gaussian(min(len(total), 2**17)).repeat(len(total) // 2**17 + 1)[: len(total)]
+        return (total + self.noise_multiplier * self.clip_norm * noise) / self.expected_batch
+
+
 def noise_is_fresh(tested: Mechanism) -> bool:
     zeros = clipped(torch.zeros(100, dtype=torch.float64))
     return not torch.isin(tested.release(zeros), tested.release(zeros)).any()
@@ -156,6 +172,8 @@ FAULTS: list[tuple[type[Mechanism], Callable[[Mechanism], bool]]] = [
     (EmptyBatchSkipped, divisor_is_constant),
     (NoiseOutsideTheSubspace, projected_noise_is_right),
     (NoiseReplayed, noise_is_fresh),
+    (NoiseReplayed, no_two_coordinates_share_noise),
+    (FirstPieceAgain, no_two_coordinates_share_noise),
 ]
 
 

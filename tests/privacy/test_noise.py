@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 from torch import Tensor
 
+from halfmask.errors import HalfmaskError
 from halfmask.privacy.noise import RandomStream, open_stream
 
 Draw = Callable[[int], Tensor]
@@ -42,8 +45,31 @@ def is_uncorrelated(draw: Draw) -> bool:
     )
 
 
+def never_repeats(draw: Draw) -> bool:
+    """More numbers than are made at once, twice over: two that are equal would hide two coordinates by one and the same noise."""
+    numbers = draw(2**18 + 4099)
+    return len(numbers.unique()) == len(numbers)
+
+
+def halves_are_independent(draw: Draw) -> bool:
+    """Box–Muller makes both halves of a piece of one radius and one angle: jointly normal only if cosine meets sine of the same angle.
+
+    Then x² + y² is exponential, the angle uniform, each of them in every part of the other's range, and the signs of x and y fair coins.
+    """
+    numbers = draw(2**17)
+    x, y = numbers.view(2, -1).numpy()
+    count = len(x)
+    energy, turn = np.exp(-(x**2 + y**2) / 2), np.arctan2(y, x) / (2 * np.pi) + 0.5
+    correlated = max(abs(float(np.mean(f(x) * f(y))) / scale) for f, scale in ((lambda v: v, 1.0), (lambda v: v**2 - 1, 2.0)))
+    marginals = max(stats.kstest(energy, "uniform").statistic, stats.kstest(turn, "uniform").statistic)
+    cells = np.histogram2d(energy, turn, 12, [[0, 1], [0, 1]])[0]
+    chi2 = float(((cells - count / 144) ** 2 / (count / 144)).sum())
+    # 1e-6 each: 4.9 standard errors, Kolmogorov's distance, and χ² with 143 degrees of freedom.
+    return correlated < 4.9 / math.sqrt(count) and marginals < 2.694 / math.sqrt(count) and chi2 < float(stats.chi2.ppf(1 - 1e-6, 143))
+
+
 @pytest.mark.parametrize("sum_of_four", [False, True])
-@pytest.mark.parametrize("check", [variance_is_one, is_normal, is_uncorrelated])
+@pytest.mark.parametrize("check", [variance_is_one, is_normal, is_uncorrelated, never_repeats, halves_are_independent])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_noise_is_standard_normal(check: Callable[[Draw], bool], sum_of_four: bool, seed: int) -> None:
     source = stream(seed)
@@ -68,6 +94,14 @@ FAULTS: dict[str, tuple[Callable[[Draw], bool], Callable[[RandomStream, int], Te
     "half repeated": (is_uncorrelated, lambda s, n: s.gaussian(n // 2).repeat(2)),
     "pairs repeated": (is_uncorrelated, lambda s, n: s.gaussian(n // 2).repeat_interleave(2)),
     "one uniform for radius and angle": (is_uncorrelated, lambda s, n: _badly_paired(s, n)),
+    "the first piece again": (never_repeats, lambda s, n: s.gaussian(2**17).repeat(n // 2**17 + 1)[:n]),
+    "one number twice": (never_repeats, lambda s, n: torch.cat([numbers := s.gaussian(n - 1), numbers[:1]])),
+    "cosine twice": (halves_are_independent, lambda s, n: _paired(s, n, torch.cos, torch.cos)),
+    "sine of the cosine": (halves_are_independent, lambda s, n: _paired(s, n, torch.cos, lambda a: a.cos().sin())),
+    "sine of half the angle": (halves_are_independent, lambda s, n: _paired(s, n, torch.cos, lambda a: (a / 2).sin())),
+    "sine of twice the angle": (halves_are_independent, lambda s, n: _paired(s, n, torch.cos, lambda a: (2 * a).sin())),
+    "sine of another angle": (halves_are_independent, lambda s, n: _paired(s, n, torch.cos, lambda a: a.roll(1).sin())),
+    "half a turn": (halves_are_independent, lambda s, n: _paired(s, n, lambda a: (a / 2).cos(), lambda a: (a / 2).sin())),
 }
 
 
@@ -75,6 +109,16 @@ def _badly_paired(source: RandomStream, count: int) -> Tensor:
     uniform = source.uniform(count // 2)
     radius, angle = (-2 * uniform.log()).sqrt(), 2 * torch.pi * uniform
     return torch.cat([radius * angle.cos(), radius * angle.sin()])
+
+
+def _paired(source: RandomStream, count: int, first: Callable[[Tensor], Tensor], second: Callable[[Tensor], Tensor]) -> Tensor:
+    radius, angle = (-2 * source.uniform(count // 2).log()).sqrt(), 2 * torch.pi * source.uniform(count // 2)
+    return torch.cat([radius * first(angle), radius * second(angle)])
+
+
+def test_the_pairs_of_the_planted_faults_are_well_made() -> None:
+    source = stream()
+    assert halves_are_independent(lambda count: _paired(source, count, torch.cos, torch.sin))
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -131,6 +175,46 @@ def test_other_uses_seeds_and_starts_are_other_streams(other: RandomStream) -> N
     mine, theirs = stream().gaussian(10**4), other.gaussian(10**4)
     assert not torch.isin(mine, theirs).any()
     assert abs(float((mine * theirs).mean())) < 4.9 / 100
+
+
+def test_all_256_bits_of_a_secure_key_come_from_the_system_each_time_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checked against AES itself: a key that is shortened or hashed on the way to the cipher makes another keystream."""
+    given: list[bytes] = []
+    real = os.urandom
+    monkeypatch.setattr("halfmask.privacy.noise.os.urandom", lambda size: given.append(real(size)) or given[-1])
+    streams = [RandomStream.secure(), open_stream("noise", None), open_stream("coins", None)]
+    assert [len(key) for key in given] == [32, 32, 32] and len(set(given)) == 3
+    for one, key in zip(streams, given, strict=True):
+        keystream = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor().update(bytes(8 * 100))
+        words = np.frombuffer(keystream, np.uint64) >> np.uint64(12)
+        assert one.uniform(100).tolist() == ((words + 0.5) * 2.0**-52).tolist()
+
+
+def test_a_fork_gets_no_noise_of_its_parent() -> None:
+    """Parent and child would go on with the same numbers."""
+    source = stream()
+    source.uniform(3)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        said = []
+        for draw in (lambda: source.uniform(4), lambda: source.gaussian(4), lambda: source.gaussian(4, True), lambda: stream().gaussian(4)):
+            try:
+                draw()
+                said.append("numbers")
+            except HalfmaskError as error:
+                said.append(str(error))
+        os.write(writer, "\n".join(said).encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        *refused, own = pipe.read().splitlines()
+    os.waitpid(child, 0)
+    assert len(refused) == 3 and all("same noise" in text and "after forking" in text for text in refused)
+    assert own == "numbers", "a stream that the child opened itself is its own"
+    again = stream()
+    again.uniform(3)
+    assert torch.equal(source.gaussian(4), again.gaussian(4)), "the parent goes on"
 
 
 def test_secure_streams_differ() -> None:

@@ -22,6 +22,7 @@ from halfmask.data.datasets import Datasets
 from halfmask.data.prints import fingerprints_of
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import METHODS
+from halfmask.privacy.accounting import calibrate
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.ledger import Ledger
 from halfmask.privacy.noise import RandomStream
@@ -489,6 +490,30 @@ def test_a_step_that_fails_has_been_paid_for(tiny_config: Build, tmp_path: Path,
     assert spend.first_step == 0 and spend.steps >= 1 and (spend.units, spend.clip_norm) == (40, 0.1)
     assert spend.noise_multiplier == trainer.setup.noise_multiplier == trainer.mechanism.noise_multiplier
     assert 0 < trainer.account.ledger.total(1e-3, Adjacency.ZERO_OUT) < math.inf
+
+
+@pytest.mark.parametrize("unit", ["subject", "image"])
+@pytest.mark.parametrize("method", ["dpsgd", "feature-projective"])
+def test_the_ledger_is_told_of_units_not_of_records(
+    unit: str, method: str, tiny_config: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_home: Path
+) -> None:
+    """Units have several records each: a rate of batch / records would be too small, and so would be ε."""
+    config = tiny_config(unit=unit, method=method, batch=3)
+    private = prepare(config, Progress()).data.private
+    units = len(set((private.subjects if unit == "subject" else private.image_ids).tolist()))  # type: ignore[union-attr]
+    assert 3 < units < len(private)
+    steps = math.ceil(config.epochs * units / 3)
+    sigma = calibrate(config.epsilon, config.delta, 3 / units, steps, Adjacency.ZERO_OUT, config.accountant)
+    run_training(config, tmp_path / "run")
+    spends = ledger_in(fresh_home).spends()
+    assert sum(spend.steps for spend in spends) == steps
+    for spend in spends:
+        assert (spend.unit, spend.units, spend.expected_batch) == (unit, units, pytest.approx(3))
+        assert spend.sampling_rate == pytest.approx(3 / units, rel=1e-12)
+        assert spend.noise_multiplier == pytest.approx(sigma, rel=1e-12)
+    certificate = json.loads((tmp_path / "run/certificate.json").read_text())
+    assert certificate["sampling_rate"] == pytest.approx(3 / units, rel=1e-12)
+    assert certificate["noise_multiplier"] == pytest.approx(sigma, rel=1e-12)
 
 
 def test_a_broken_ledger_stops_a_run_before_it_spends(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from halfmask.training.strategy import with_lower_features
 pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread", "fresh_home")
 Build = Callable[..., RunConfig]
 PLAIN = AugmentConfig(colour=False)
+FIRST: dict[str, Any] = {"use": "private", "step": 0}
 
 
 def with_views(records: PoseRecords) -> PoseRecords:
@@ -39,14 +41,14 @@ def with_copies(records: PoseRecords, copies: int, views_too: bool = True) -> Po
 
 
 def test_nothing_is_changed_unless_asked(tiny_records: PoseRecords) -> None:
-    shown = Showing(ShowingConfig(), 0).show(tiny_records, np.array([3, 1]), "image")[0]
+    shown = Showing(ShowingConfig(), 0).show(tiny_records, np.array([3, 1]), "image", **FIRST)[0]
     assert torch.equal(shown["image"], torch.from_numpy(tiny_records.images[[3, 1]]))
 
 
 def test_an_image_and_its_view_are_changed_alike(tiny_records: PoseRecords) -> None:
     """The views here are negatives, so a change that differs would show."""
     image, view = Showing(ShowingConfig(times=1, change=replace(PLAIN, shift=0, scale=0, rotation=0)), 0).show(
-        with_views(tiny_records), np.arange(8), "image", "view"
+        with_views(tiny_records), np.arange(8), "image", "view", **FIRST
     )
     assert torch.allclose(image["image"] + view["image"], torch.full_like(image["image"], 255.0), atol=1e-3)
     assert torch.equal(image["joints"], view["joints"])
@@ -55,12 +57,13 @@ def test_an_image_and_its_view_are_changed_alike(tiny_records: PoseRecords) -> N
 def test_the_view_shown_is_the_stored_one_changed(tiny_records: PoseRecords) -> None:
     """ψ was computed once, of the crop as it is. A view made of a changed crop would be a new measurement each time."""
     constant = replace(tiny_records, views=np.full_like(tiny_records.images, 7))
-    shown = Showing(ShowingConfig(times=1, change=replace(PLAIN, rotation=0, scale=0, shift=0)), 0).show(constant, np.arange(6), "view")[0]
+    showing = Showing(ShowingConfig(times=1, change=replace(PLAIN, rotation=0, scale=0, shift=0)), 0)
+    shown = showing.show(constant, np.arange(6), "view", **FIRST)[0]
     assert torch.allclose(shown["image"], torch.full_like(shown["image"], 7.0))
 
 
 def test_each_record_is_shown_so_many_times_one_beside_the_other(tiny_records: PoseRecords) -> None:
-    shown = Showing(ShowingConfig(times=3), 0).show(tiny_records, np.array([5, 2]), "image", times=3)[0]
+    shown = Showing(ShowingConfig(times=3), 0).show(tiny_records, np.array([5, 2]), "image", times=3, **FIRST)[0]
     assert len(shown["image"]) == 6
     assert not torch.equal(shown["image"][0], shown["image"][1])
     likeness = [float(shown["image"][i].mean() - tiny_records.images[j].mean()) for i, j in ((0, 5), (3, 2))]
@@ -74,7 +77,7 @@ def test_cached_copies_are_what_the_network_makes_of_changed_crops(fresh_home: P
     again = with_copies(with_views(tiny_records), 2)
     assert np.array_equal(known.copies[1].features["view"], again.copies[1].features["view"])
     # All showings of a record: itself and both copies, each once, each with its own joints.
-    shown = Showing(ShowingConfig(times=3, copies=2), 0).show(known, np.array([4, 7]), "image", times=3)[0]
+    shown = Showing(ShowingConfig(times=3, copies=2), 0).show(known, np.array([4, 7]), "image", times=3, **FIRST)[0]
     for person, record in enumerate((4, 7)):
         found = {round(float(j[0, 0]), 3) for j in shown["joints"][3 * person : 3 * person + 3]}
         assert found == {round(float(kind.joints[record, 0, 0]), 3) for kind in (known, *known.copies)}
@@ -114,10 +117,10 @@ def test_views_may_stay_as_they_are(fresh_home: Path, tiny_records: PoseRecords,
         people = with_copies(people, 1, views_too=False)
         assert all("view" not in kind.features for kind in people.copies)
     showing = Showing(ShowingConfig(times=2, copies=1, views=False), 0)
-    shown = showing.show(people, np.array([3, 1]), "view")[0]
+    shown = showing.show(people, np.array([3, 1]), "view", **FIRST)[0]
     for name, tensor in people.batch(np.array([3, 1]), "view").items():
         assert torch.equal(shown[name], tensor)
-    assert len(showing.show(people, np.array([3, 1]), "image", times=2)[0]["joints"]) == 4
+    assert len(showing.show(people, np.array([3, 1]), "image", times=2, **FIRST)[0]["joints"]) == 4
 
 
 @pytest.mark.parametrize("cached", [False, True])
@@ -126,29 +129,88 @@ def test_a_persons_change_depends_on_nobody_else_in_the_batch(fresh_home: Path, 
     people = with_copies(tiny_records, 3) if cached else tiny_records
     shown = []
     for records in ([2, 5, 7], [5, 7]):
-        shown.append(Showing(ShowingConfig(times=2, copies=3), 0).show(people, np.array(records), "image", times=2)[0])
+        shown.append(Showing(ShowingConfig(times=2, copies=3), 0).show(people, np.array(records), "image", times=2, **FIRST)[0])
     for name in shown[0]:
         assert torch.equal(shown[0][name][2:], shown[1][name])
 
 
 @pytest.mark.parametrize("cached", [False, True])
-def test_the_generator_does_not_tell_how_many_were_shown(fresh_home: Path, tiny_records: PoseRecords, cached: bool) -> None:
-    """Its state is in the checkpoint, and the public half draws from it next."""
+def test_a_persons_change_depends_on_nobody_who_left(fresh_home: Path, tiny_records: PoseRecords, cached: bool) -> None:
+    """The same in a dataset without one of them: their place has changed, their id has not."""
+    left = np.delete(np.arange(len(tiny_records)), 4)
+    several = {"times": 2, "use": "private", "step": 3}
+    shown = []
+    for people, records in ((tiny_records, left), (tiny_records.take(left), np.arange(len(left)))):
+        people = with_copies(people, 3) if cached else people
+        shown.append(Showing(ShowingConfig(times=2, copies=3), 0).show(people, records, "image", **several)[0])
+    for name in shown[0]:
+        assert torch.equal(shown[0][name], shown[1][name])
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_batch_does_not_tell_who_was_shown_before(fresh_home: Path, tiny_records: PoseRecords, cached: bool) -> None:
+    """The exact half comes after the noised one: were there a state, its changes would tell how many were in the private batch."""
     people = with_copies(tiny_records, 1) if cached else tiny_records
-    states = []
+    after = []
     for records in ([], [3], [1, 2, 3, 4]):
         showing = Showing(ShowingConfig(times=1, copies=1), 0)
-        showing.show(people, np.array(records, np.int64), "image")
-        states.append(showing.state())
-    assert torch.equal(states[0], states[1]) and torch.equal(states[0], states[2])
+        before = dict(vars(showing))
+        showing.show(people, np.array(records, np.int64), "image", use="private", step=5)
+        assert vars(showing) == before, "nothing is remembered, so that nothing need be in a checkpoint"
+        after.append(showing.show(people, np.array([0, 7]), "image", use="public", step=5)[0])
+    for name in after[0]:
+        assert torch.equal(after[0][name], after[1][name]) and torch.equal(after[0][name], after[2][name])
 
 
-def test_a_run_with_showings_resumes(tiny_config: Build) -> None:
-    showing = Showing(ShowingConfig(times=1), 3)
-    state = showing.state()
-    first = torch.rand(4, generator=showing.generator)
-    showing.restore(state)
-    assert torch.equal(first, torch.rand(4, generator=showing.generator))
+@pytest.mark.parametrize("cached", [False, True])
+def test_uses_steps_and_seeds_have_changes_of_their_own(fresh_home: Path, tiny_records: PoseRecords, cached: bool) -> None:
+    people = with_copies(tiny_records, 3) if cached else tiny_records
+    everyone = np.arange(len(people))
+    config = ShowingConfig(times=1, copies=3)
+    shown = [
+        Showing(config, seed).show(people, everyone, "image", use=use, step=step)[0]["joints"]
+        for seed, use, step in ((0, "private", 0), (0, "public", 0), (0, "private", 1), (1, "private", 0), (0, "public", 1))
+    ]
+    assert not any(torch.equal(one, other) for place, one in enumerate(shown) for other in shown[:place])
+
+
+def test_several_showings_of_a_record_differ_and_the_first_is_that_of_one(tiny_records: PoseRecords) -> None:
+    showing = Showing(ShowingConfig(times=3), 0)
+    one, three = (showing.show(tiny_records, np.array([5, 2]), "image", times=times, **FIRST)[0] for times in (1, 3))
+    for person in range(2):
+        mine = three["joints"][3 * person : 3 * person + 3]
+        assert torch.equal(mine[0], one["joints"][person])
+        assert not torch.equal(mine[0], mine[1]) and not torch.equal(mine[1], mine[2]) and not torch.equal(mine[0], mine[2])
+
+
+@pytest.mark.parametrize("strategy", ["top", "full"])
+def test_a_run_with_showings_resumes(strategy: str, tiny_config: Build, tmp_path: Path) -> None:
+    """Several public batches a step, and some before the first: the resumed run shows each as the unbroken one does."""
+    settings = ("augment.times=1", "augment.copies=2", "augment.public=true", "public.steps=2", "public.first=3", "public.raw_share=0.5")
+    config = tiny_config(*settings, method="public-only", strategy=strategy, epochs=1)
+    whole = trainer_for(config, tmp_path / "whole")
+    whole.train()
+    assert whole.public_batches == 3 + 2 * whole.setup.steps
+
+    class Stops(Progress):
+        def step(self, step: int, *_: object) -> None:
+            if step == 2:
+                raise KeyboardInterrupt
+
+    broken = trainer_for(config, tmp_path / "broken", Stops())
+    with pytest.raises(KeyboardInterrupt):
+        broken.train()
+    broken.save_checkpoint()
+    resumed = Trainer(prepare(config, Progress()), RunFolder(tmp_path / "broken"), Progress())
+    resumed.resume()
+    assert (resumed.step, resumed.public_batches) == (2, 7)
+    resumed.train()
+    for name, weights in whole.engine.parameters.items():
+        assert torch.equal(weights, resumed.engine.parameters[name])
+
+
+def trainer_for(config: RunConfig, folder: Path, progress: Progress | None = None) -> Trainer:
+    return Trainer(prepare(config, Progress()), RunFolder.create(folder, config), progress or Progress())
 
 
 @pytest.mark.parametrize("setting", ["augment.times=-1", "augment.copies=0", "augment.copies=17"])

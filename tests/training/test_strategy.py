@@ -75,13 +75,14 @@ def test_features_are_computed_once(fresh_home: Path, random_records: object, mo
     real = PoseModel.lower
     monkeypatch.setattr(PoseModel, "lower", lambda self, images: calls.append(len(images)) or real(self, images))
     first = with_lower_features(records, nano())
-    assert calls == [5]
+    assert len(calls) == 1
     second = with_lower_features(records, nano())
-    assert calls == [5] and np.array_equal(first.features["image"], second.features["image"])
+    assert len(calls) == 1 and np.array_equal(first.features["image"], second.features["image"])
     with_lower_features(records, nano(seed=1))
-    assert calls == [5, 5], "other weights, other features"
+    assert len(calls) == 2, "other weights, other features"
     with_lower_features(replace(records, key="others"), nano())
-    assert calls == [5] * 3, "other records, other features"
+    assert len(calls) == 3, "other records, other features"
+    assert len(set(calls)) == 1, "always as many at once, so that nobody's features are rounded by how many others there are"
 
 
 def test_features_follow_the_statistics_and_ignore_what_trains(
@@ -115,6 +116,43 @@ def test_features_of_another_view_are_not_mistaken(fresh_home: Path, random_reco
     with torch.no_grad():
         expected = model.lower(torch.from_numpy(changed[21:22]))[0]
     assert torch.allclose(torch.from_numpy(np.array(found[21])).float(), expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("others", [0, 1, 31, 32, 39])
+def test_features_of_a_person_do_not_depend_on_others(
+    fresh_home: Path, random_records: object, monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    """However many there are, and also where one of them has features too large for half precision."""
+    records: PoseRecords = random_records(40)  # type: ignore[operator]
+    model = nano(norm="group")
+    real = PoseModel.lower
+
+    def lower(self: PoseModel, images: torch.Tensor) -> torch.Tensor:
+        found = real(self, images)
+        return torch.where((images.float().mean((1, 2, 3)) > 254)[:, None, None, None], 1e6 * found, found)
+
+    monkeypatch.setattr(PoseModel, "lower", lower)
+    last = with_lower_features(records, model).features["image"][39]
+    bright = records.images.copy()
+    bright[38] = 255
+    fewer = replace(records, images=bright, key="bright").take(np.arange(39 - others, 40))
+    known = with_lower_features(fewer, model).features["image"]
+    assert known.dtype == (np.float32 if others else np.float16)
+    assert np.array_equal(known[-1], last)
+
+
+def test_copies_that_were_drawn_otherwise_are_not_found_again(
+    fresh_home: Path, random_records: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records: PoseRecords = random_records(5)  # type: ignore[operator]
+    first = with_lower_features(records, nano(), copies=1).copies[0]
+    renamed = with_lower_features(replace(records, ids=records.ids[::-1]), nano(), copies=1).copies[0]
+    assert not np.array_equal(first.features["image"], renamed.features["image"]), "other ids, under the same key"
+    monkeypatch.setattr("halfmask.training.strategy._COPY_SEED", 1)
+    redrawn = with_lower_features(records, nano(), copies=1).copies[0]
+    for one, other in ((first, renamed), (first, redrawn)):
+        assert not np.array_equal(one.joints, other.joints)
+        assert not np.array_equal(one.features["image"], other.features["image"])
 
 
 def test_statistics_come_from_public_people(tiny_records: PoseRecords) -> None:

@@ -185,6 +185,7 @@ def joined(first: PoseRecords, second: PoseRecords) -> PoseRecords:
         subjects=None if first.subjects is None or second.subjects is None else np.concatenate([first.subjects, second.subjects]),
         skeleton=first.skeleton,
         prints=Fingerprints.joined([fingerprints_of(first), fingerprints_of(second)]),
+        ids=np.concatenate([first.ids, second.ids]),
         key=f"{first.key}+{second.key}",
     )
 

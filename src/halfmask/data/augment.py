@@ -1,7 +1,8 @@
 """Random changes to crops that leave the pose true: mirrored, turned, scaled, shifted, tinted, or half a body.
 
-What happens to each record is drawn first (`draw`), and applied afterwards (`Augmentation.apply`) as a pure function, so that an image
-and its public view get the same draw where they are paired. A view is never made of an augmented image: blurring a crop after
+What happens to each record is decided first (`draw`, from numbers it is given), and applied afterwards (`Augmentation.apply`); both are
+pure functions of the record and its numbers, so that an image and its public view change alike where they are paired, and nobody's change
+depends on who else is in the batch. A view is never made of an augmented image: blurring a crop after
 each new turn would publish a new measurement of it every time. ψ is computed once, on the crop as it is; both are augmented afterwards.
 """
 
@@ -20,6 +21,9 @@ Batch = dict[str, Tensor]
 
 # Half a body is shown only where it has this many labelled joints, and the other half has some too.
 _FEWEST_OF_A_HALF = 4
+# Random numbers that decide what happens to a record: mirrored, turned, scaled, shifted (2), brightness, tint (3), half a body, which half.
+# Each has its place whether it is used or not, so that asking for one change more leaves the others as they were.
+NUMBERS = 11
 
 
 @dataclass(frozen=True)
@@ -110,27 +114,36 @@ class Augmentation:
         return images.clamp(0, 255) if self.gain is None else (images * self.gain).clamp(0, 255)
 
 
-def draw(batch: Batch, generator: torch.Generator, options: AugmentConfig | None = None, skeleton: Skeleton = MPII) -> Augmentation:
+def draw(batch: Batch, uniforms: Tensor, options: AugmentConfig | None = None, skeleton: Skeleton = MPII) -> Augmentation:
     """Decide what happens to each record.
 
-    Only the number of records, their size and, for half bodies, their joints are looked at.
+    Only the number of records, their size and, for half bodies, their own joints are looked at.
+
+    Args:
+        uniforms: N×`NUMBERS`, uniform from 0 to 1: a record's change is a function of its own row.
     """
     options = options or AugmentConfig()
+    if uniforms.shape != (len(batch["joints"]), NUMBERS):
+        raise HalfmaskError(
+            f"random numbers of shape {tuple(uniforms.shape)} for {len(batch['joints'])} records: expected {NUMBERS} for each"
+        )
     joints, labelled = batch["joints"], batch["labelled"]
     count, (height, width) = len(joints), batch["image"].shape[-2:]
     half = torch.tensor([(width - 1) / 2, (height - 1) / 2])
-    mirrored = torch.rand(count, generator=generator) < options.flip
-    angle = (torch.rand(count, generator=generator) - 0.5) * (2 * options.rotation * math.pi / 180)
-    scale = 1 + (torch.rand(count, generator=generator) - 0.5) * (2 * options.scale)
-    centre = (torch.rand(count, 2, generator=generator) - 0.5) * (2 * options.shift) * 2 * half
+    # Compared in the precision they come in; in single precision the largest would round to 1, and a probability of 1 would miss some.
+    mirrored = uniforms[:, 0] < options.flip
+    centred = (uniforms[:, 1:5] - 0.5).float()
+    angle = centred[:, 0] * (2 * options.rotation * math.pi / 180)
+    scale = 1 + centred[:, 1] * (2 * options.scale)
+    centre = centred[:, 2:4] * (2 * options.shift) * 2 * half
     gain = None
     if options.colour:
-        brightness = 0.6 + 0.8 * torch.rand(count, 1, 1, 1, generator=generator)
-        gain = brightness * (0.85 + 0.3 * torch.rand(count, 3, 1, 1, generator=generator))
+        tint = uniforms[:, 5:9].float()
+        gain = ((0.6 + 0.8 * tint[:, :1]) * (0.85 + 0.3 * tint[:, 1:])).reshape(count, 3, 1, 1)
     kept = torch.ones_like(labelled)
     if options.half_body > 0:
         seen, known = mirror_joints(joints, labelled, mirrored, width, skeleton)
-        zoom, centre, kept = _half_bodies(seen, known, centre, half, options, skeleton, generator)
+        zoom, centre, kept = _half_bodies(seen, known, centre, half, options, skeleton, uniforms[:, 9:11])
         scale = scale * zoom
     cos, sin = angle.cos() * scale, angle.sin() * scale
     turn = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
@@ -139,7 +152,7 @@ def draw(batch: Batch, generator: torch.Generator, options: AugmentConfig | None
 
 def augment(batch: Batch, generator: torch.Generator, options: AugmentConfig | None = None, skeleton: Skeleton = MPII) -> Batch:
     """Draw and apply: image, joints and labels after a random change."""
-    return draw(batch, generator, options, skeleton).apply({name: batch[name] for name in ("image", "joints", "labelled")})
+    return draw(batch, _numbers(batch, generator), options, skeleton).apply({name: batch[name] for name in ("image", "joints", "labelled")})
 
 
 def augment_pair(
@@ -150,9 +163,13 @@ def augment_pair(
     Args:
         views: ψ of the un-augmented images, as it was computed and stored once.
     """
-    drawn = draw(batch, generator, options, skeleton)
+    drawn = draw(batch, _numbers(batch, generator), options, skeleton)
     changed = drawn.apply({name: batch[name] for name in ("image", "joints", "labelled")})
     return changed, changed | {"image": drawn.apply_to_images(views)}
+
+
+def _numbers(batch: Batch, generator: torch.Generator) -> Tensor:
+    return torch.rand(len(batch["joints"]), NUMBERS, generator=generator, dtype=torch.float64)
 
 
 def mirror_joints(joints: Tensor, labelled: Tensor, mirrored: Tensor, width: int, skeleton: Skeleton) -> tuple[Tensor, Tensor]:
@@ -171,14 +188,13 @@ def _half_bodies(
     half: Tensor,
     options: AugmentConfig,
     skeleton: Skeleton,
-    generator: torch.Generator,
+    uniforms: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Zoom (below 1 for a closer look), centre and joints kept, for records of which half a body is shown."""
     upper = torch.zeros(len(skeleton), dtype=torch.bool)
     upper[list(skeleton.upper_body)] = True
-    count = len(joints)
-    chosen = torch.rand(count, generator=generator) < options.half_body
-    shows_upper = torch.rand(count, generator=generator) < 0.5
+    chosen = uniforms[:, 0] < options.half_body
+    shows_upper = uniforms[:, 1] < 0.5
     part = torch.where(shows_upper[:, None], upper, ~upper) & labelled
     # The side that was drawn may be out of sight; the other will do.
     other = torch.where(shows_upper[:, None], ~upper, upper) & labelled

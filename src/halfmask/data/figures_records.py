@@ -10,6 +10,7 @@ import numpy as np
 
 from halfmask.data import figures
 from halfmask.data.prints import named_prints
+from halfmask.data.keyed import record_id
 from halfmask.data.records import PoseRecords
 from halfmask.data.store import cached
 
@@ -65,6 +66,7 @@ def figures_records(
             [f"figures/{population}/{seed}/{image}" for image in arrays["image_ids"]],
             [f"figures/{population}/{seed}/{subject}" for subject in arrays["subjects"]],
         ),
+        ids=np.array([record_id(population, seed, *who) for who in zip(arrays["image_ids"], arrays["subjects"], strict=True)], np.uint64),
     )
 
 

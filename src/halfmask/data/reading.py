@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from halfmask.data.crops import crop_people
+from halfmask.data.keyed import record_id
 from halfmask.data.people import Annotations, LeftOut, Part, Person, digest_people
 from halfmask.data.prints import people_prints
 from halfmask.data.records import CocoTruth, PoseRecords
@@ -62,8 +63,14 @@ def read_people(
         transforms=arrays["transforms"],
         coco=_coco_truth(part, kept),
         scenes=np.array([person.scene for person in kept]) if any(person.scene for person in kept) else None,
+        ids=np.array([public_id(person) for person in kept], np.uint64),
     )
     return records, [*part.left_out, *left_out]
+
+
+def public_id(person: Person) -> int:
+    """What a record is called where changes are drawn for it: by its annotation, which stays when others leave, never by its pixels."""
+    return record_id(person.image, tuple(round(100 * value) for value in person.box))
 
 
 def _coco_truth(part: Part, kept: list[Person]) -> CocoTruth | None:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from halfmask.data.keyed import ids_of_positions, uniforms
 from halfmask.data.skeleton import MPII, Skeleton
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.fingerprints import Fingerprints
@@ -73,6 +74,8 @@ class PoseRecords:
         copies: the same records, in the same order, each time after another fixed random change, for networks whose lower part is
             computed once: their `features` and joints, not their pixels, show the change.
         prints: fingerprints of the photograph each record was cut from, of its annotation and of its subject.
+        ids: 64 bits that name each record in public and stay when others leave: whatever is drawn at random for a record is drawn by
+            its id (`halfmask.data.keyed`). Records made in memory, for a test, may do without and are named by their places.
     """
 
     images: np.ndarray
@@ -93,6 +96,13 @@ class PoseRecords:
     scenes: np.ndarray | None = None
     copies: tuple[PoseRecords, ...] = ()
     prints: Fingerprints | None = None
+    ids: np.ndarray = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.ids is None:
+            object.__setattr__(self, "ids", ids_of_positions(len(self)))
+        if len(self.ids) != len(self):
+            raise HalfmaskError(f"{len(self)} records have {len(self.ids)} ids: expected one for each. Choose records with 'take'")
 
     def __len__(self) -> int:
         return len(self.joints)
@@ -139,6 +149,7 @@ class PoseRecords:
             coco=None if self.coco is None else self.coco.take(records),
             scenes=None if self.scenes is None else self.scenes[records],
             prints=None if self.prints is None else self.prints.take(records),
+            ids=self.ids[records],
             key=f"{self.key}/{_digest(records)}",
         )
 
@@ -163,16 +174,19 @@ class PoseRecords:
 class Units:
     """The records of each protected unit, at most `records_per_unit` of them.
 
-    Which records of a large unit are kept is decided by their order in the dataset, shuffled by a public seed: never by looking at
-    them.
+    Which records of a large unit are kept is decided by numbers that a public seed draws for their ids: never by looking at them, nor at
+    any other unit. Somebody who leaves takes nothing but their own records along.
+
+    Args:
+        ids: the records' stable public ids; by their places if not given.
     """
 
-    def __init__(self, unit_ids: np.ndarray, records_per_unit: int, seed: int = 0, gradient: str = "mean"):
+    def __init__(self, unit_ids: np.ndarray, records_per_unit: int, seed: int = 0, gradient: str = "mean", ids: np.ndarray | None = None):
         self.gradient = gradient
         if records_per_unit < 1:
             raise HalfmaskError(f"records_per_unit is {records_per_unit}: expected at least 1")
-        shuffled = np.random.default_rng(seed).permutation(len(unit_ids))
-        order = shuffled[np.argsort(unit_ids[shuffled], kind="stable")]
+        drawn = uniforms(seed, "records of a unit", 0, ids_of_positions(len(unit_ids)) if ids is None else ids)[:, 0]
+        order = np.lexsort((drawn, unit_ids))
         sorted_ids = unit_ids[order]
         starts = np.flatnonzero(np.r_[True, sorted_ids[1:] != sorted_ids[:-1]]) if len(order) else np.zeros(0, int)
         self.members = [np.sort(group[:records_per_unit]) for group in np.split(order, starts[1:])] if len(order) else []

@@ -3,20 +3,48 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import platformdirs
+
+from halfmask.errors import HalfmaskError
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def home() -> Path:
     """`$HALFMASK_HOME`, or a folder of the user's data directory; readable by its owner alone."""
     path = Path(os.environ.get("HALFMASK_HOME") or platformdirs.user_data_dir("halfmask"))
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return _closed(path)
 
 
 def private_folder(*parts: str) -> Path:
-    """A folder below `home`, readable by its owner alone."""
-    path = home().joinpath(*parts)
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """A folder below `home`, readable by its owner alone; so are those on the way to it."""
+    path = home()
+    for part in parts:
+        path = _closed(path / part)
+    return path
+
+
+def _closed(path: Path) -> Path:
+    """The folder, made if need be, and closed to others: also one that was there before, made by hand or by a careless copy."""
+    path.mkdir(exist_ok=True, mode=stat.S_IRWXU)
+    if not hasattr(os, "getuid"):  # a system without owners and modes
+        return path
+    status = path.stat()
+    if not status.st_mode & _OTHERS:
+        return path
+    found = f"{path} holds private data and is open to others (mode {stat.S_IMODE(status.st_mode):04o})"
+    if status.st_uid != os.getuid():
+        raise HalfmaskError(
+            f"{found}; it belongs to user {status.st_uid}, who must close it ('chmod 700'): or set HALFMASK_HOME to a folder of your own"
+        )
+    try:
+        path.chmod(stat.S_IRWXU)
+    except OSError as error:
+        raise HalfmaskError(
+            f"{found}, and cannot be closed: {error.strerror}. Set HALFMASK_HOME to a folder on a disk that keeps modes"
+        ) from None
     return path

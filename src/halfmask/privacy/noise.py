@@ -4,7 +4,9 @@ A stream is the keystream of AES in counter mode under a 256-bit key. In product
 never written down. In the seeded mode, for tests, it is derived from a seed: the same code runs, and the certificate says that
 whoever knows the seed can subtract the noise.
 
-Each use has a stream of its own (private coins, noise, …), so that drawing more of one never shifts another.
+Each use has a stream of its own (private coins, noise, …), so that drawing more of one never shifts another. A stream belongs to the
+process that opened it: after a fork, parent and child would each go on with the same numbers, and two releases with the same noise
+subtract to what the noise was to hide.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import os
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from torch import Tensor
+
+from halfmask.errors import HalfmaskError
 
 _AES_BLOCK = 16
 _AT_ONCE = 1 << 17
@@ -30,6 +34,7 @@ class RandomStream:
 
     def __init__(self, key: bytes, source: str):
         self.source = source
+        self._process = os.getpid()
         self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
     @classmethod
@@ -50,6 +55,11 @@ class RandomStream:
 
     def uniform(self, count: int) -> Tensor:
         """`count` numbers strictly between 0 and 1, 52 random bits each (with 53, the largest would round to 1)."""
+        if os.getpid() != self._process:
+            raise HalfmaskError(
+                f"a random stream opened in process {self._process} was drawn from in its fork {os.getpid()}: both would get the same "
+                "noise. Open streams after forking, in the process that uses them"
+            )
         raw = bytearray(8 * count + _AES_BLOCK - 1)  # the cipher asks for room to spare
         self._cipher.update_into(bytes(8 * count), raw)
         if not count:

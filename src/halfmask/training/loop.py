@@ -67,6 +67,8 @@ class Trainer:
         self.in_subspace = CoordinateOptimiser(config.private.optimiser, config.private.momentum)
         self.showing = Showing(config.augment, config.seed + 4, setup.device)
         self.account = setup.account
+        # Batches of the exact half so far, of which a step may take several: each shows people changed differently.
+        self.public_batches = 0
         self.public_batch = config.public.batch or config.batch
         raw = config.public.raw_share if setup.raw_public is not None else 0.0
         self.raw_count = round(self.public_batch * raw)
@@ -151,7 +153,7 @@ class Trainer:
             if setup.config.unsafe_diagnostics:
                 self._write_unsafe(batch, clipped)
         elif method.private == "exact":
-            everybody = self.showing.show(setup.private, self.shuffler.draw().numpy(), "image")[0]
+            everybody = self.showing.show(setup.private, self.shuffler.draw().numpy(), "image", use="private", step=self.step)[0]
             halves.append(self.engine.mean_gradient(pose_loss, everybody)[0])
         if method.view and setup.config.public.steps:
             halves.append(self.public_gradient(records))
@@ -196,7 +198,7 @@ class Trainer:
         """
         residual, times = self.setup.config.private.residual, self.setup.config.augment.times
         sources = ("image", "view") if residual else ("image",)
-        shown = self.showing.show(people, records, *sources, times=times)
+        shown = self.showing.show(people, records, *sources, use="private", step=self.step, times=times)
         repeats = max(1, times)
         unit_index, weight = unit_index.repeat_interleave(repeats), (weight / repeats).repeat_interleave(repeats).to(self.setup.device)
         batch = shown[0] | {"weight": weight}
@@ -228,11 +230,13 @@ class Trainer:
         parts = []
         if setup.visible_batches:
             return setup.private.batch(private_batch, "view", setup.device) if len(private_batch) else None
+        number, self.public_batches = self.public_batches, self.public_batches + 1
         if self.public_batch > self.raw_count:
-            parts += self.showing.show(setup.private, self.view_sampler.draw().numpy(), "view")
+            parts += self.showing.show(setup.private, self.view_sampler.draw().numpy(), "view", use="public", step=number)
         if self.raw_count and self.raw_sampler is not None and setup.raw_public is not None:
             changed = 1 if setup.config.augment.public else None
-            parts += self.showing.show(setup.raw_public, self.raw_sampler.draw().numpy(), "image", times=changed)
+            raw = self.raw_sampler.draw().numpy()
+            parts += self.showing.show(setup.raw_public, raw, "image", use="public", step=number, times=changed)
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
     def _refresh(self) -> None:
@@ -334,7 +338,7 @@ class Trainer:
                 "step": self.step,
                 "model": self.setup.model.state_dict(),
                 "optimiser": self.optimiser.state(),
-                "showing": self.showing.state(),
+                "public_batches": self.public_batches,
                 "clip_norms": self.clip_norms,
                 "samplers": {name: sampler.state() for name, sampler in self._samplers().items()},
             }
@@ -352,7 +356,7 @@ class Trainer:
         self.run, self.begun, self.step = state["run"], state["begun"], state["step"]
         self.setup.model.load_state_dict(state["model"])
         self.optimiser.restore(state["optimiser"])
-        self.showing.restore(state["showing"])
+        self.public_batches = state["public_batches"]
         for name, sampler in self._samplers().items():
             sampler.restore(state["samplers"][name])
         self.paid = sum(spend.steps for spend in self.account.ledger.spends() if spend.run == self.run)

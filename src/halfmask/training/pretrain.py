@@ -106,10 +106,10 @@ def _from_features(config: RunConfig, public: PoseRecords, model: PoseModel, pro
     samplers = [PublicSampler(len(public), max(1, size), config.seed + 1) for size in (config.batch - views, views)]
     showing = Showing(config.augment, config.seed + 2)
 
-    def draw(_: int) -> dict[str, Tensor]:
-        parts = showing.show(public, samplers[0].draw().numpy(), "image", times=1)
+    def draw(step: int) -> dict[str, Tensor]:
+        parts = showing.show(public, samplers[0].draw().numpy(), "image", use="public", step=step, times=1)
         if views:
-            parts += showing.show(public, samplers[1].draw().numpy(), "view", times=1)
+            parts += showing.show(public, samplers[1].draw().numpy(), "view", use="public", step=step, times=1)
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
     return draw

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from halfmask.data.datasets import Datasets, load_datasets, with_view
+from halfmask.data.keyed import uniforms
 from halfmask.data.overlaps import check_overlaps
 from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import PoseRecords, Units
@@ -144,7 +145,7 @@ def prepare(
         raise HalfmaskError(
             "private.follow needs public people whose gradients to measure: add records with split 'public', or set it to 0"
         )
-    units = Units(private.unit_ids(config.unit), config.records_per_unit, config.seed, config.unit_gradient)
+    units = Units(private.unit_ids(config.unit), config.records_per_unit, config.seed, config.unit_gradient, private.ids)
     check_private_ready(method, len(units), config.batch)
     if config.strategy == "scratch" and config.model.norm == "batch":
         if data.public is None:
@@ -280,36 +281,35 @@ def _set_basis_apart(
     """With `subspace.source: private`, whole units leave the private set, become public, and span the subspace.
 
     Units that left in an earlier run are public for good: they leave again, whatever the method, and are the first to be used. The others
-    are chosen by a public seed among unit numbers, so the choice looks at nobody.
+    are those for whose ids a public seed draws the smallest numbers: the choice looks at nobody, and whoever stays has no part in it.
 
     Args:
         given_up: which private records are public already, one flag each.
     """
-    private = data.private
-    ids = private.unit_ids(config.unit)
-    gone = np.isin(ids, ids[given_up]) if given_up is not None else np.zeros(len(ids), bool)
+    private, wanted = data.private, config.subspace.samples
+    known = np.zeros(len(private), bool) if given_up is None else given_up
+    units, unit_of, sizes = np.unique(private.unit_ids(config.unit), return_inverse=True, return_counts=True)
+    public = np.isin(np.arange(len(units)), unit_of[known])
+    leaving = public.copy()
+    basis = np.flatnonzero(known)[:wanted]
+    if method.projected and config.subspace.source == "private":
+        names = np.full(len(units), np.iinfo(np.uint64).max, np.uint64)
+        np.minimum.at(names, unit_of, private.ids)
+        draws = uniforms(config.seed, "units of S_pub", 0, names)[:, 0]
+        order = np.array([unit for unit in np.argsort(draws, kind="stable") if not public[unit]], np.int64)
+        # A unit leaves whole, and as long as those before it are too few.
+        before = len(basis) + np.cumsum(sizes[order]) - sizes[order]
+        leaving[order[before < wanted]] = True
+        fresh = np.flatnonzero(leaving[unit_of] & ~public[unit_of])
+        basis = np.sort(np.concatenate([basis, fresh[: wanted - len(basis)]]))
+    gone = leaving[unit_of]
     if gone.all():
         raise HalfmaskError(
-            "every private record was given up to a subspace by earlier runs and is public: there is nobody left to protect"
+            f"S_pub would take all {len(private)} private records, with those that earlier runs gave up: lower subspace.samples ({wanted}) or "
+            "use public people"
         )
-    if not method.projected or config.subspace.source == "public":
-        return (private.take(np.flatnonzero(~gone)) if gone.any() else private), None
-    known = np.flatnonzero(gone)[: config.subspace.samples]
-    order = np.random.default_rng(config.seed).permutation(np.unique(ids[~gone]))
-    leaving: list[int] = []
-    count = len(known)
-    for unit in order:
-        if count >= config.subspace.samples:
-            break
-        leaving.append(int(unit))
-        count += int((ids == unit).sum())
-    new = np.isin(ids, leaving)
-    if (gone | new).all():
-        raise HalfmaskError(
-            f"S_pub would take all {len(ids)} private records: lower subspace.samples ({config.subspace.samples}) or use public people"
-        )
-    basis = np.sort(np.concatenate([known, np.flatnonzero(new)[: config.subspace.samples - len(known)]]))
-    return private.take(np.flatnonzero(~(gone | new))), private.take(basis)
+    stay = private.take(np.flatnonzero(~gone)) if gone.any() else private
+    return stay, private.take(basis) if method.projected and config.subspace.source == "private" else None
 
 
 def _divide_public(

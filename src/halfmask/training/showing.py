@@ -1,9 +1,9 @@
 """How records are shown to the network: as they are, or after random changes.
 
-Changes come from public randomness, so they must not tell who is in a private batch, nor depend on it. Each time, changes are drawn for
-*everybody*, and those of the records asked for are taken: what happens to a person in a step depends on nobody else, their gradient stays a
-function of that person alone, and the generator moves on by the same amount whoever was drawn. ψ was computed before, on the crop
-as it is; a view shown here is that view, changed.
+Changes come from public randomness, so they must not tell who is in a private batch, nor depend on it. Each is drawn by the record's own id
+(`halfmask.data.keyed`): what happens to a person in a step depends on nobody else, not even on how many others there are, and their
+gradient stays a function of that person alone. Nothing is remembered from one batch to the next, so that no batch can be read from
+what the next one shows. ψ was computed before, on the crop as it is; a view shown here is that view, changed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfmask.data.augment import AugmentConfig, draw
+from halfmask.data.augment import NUMBERS, AugmentConfig, draw
+from halfmask.data.keyed import uniforms
 from halfmask.data.records import PoseRecords
 from halfmask.errors import HalfmaskError
 
@@ -52,16 +53,17 @@ class ShowingConfig:
 
 
 class Showing:
-    """Turns records into batches."""
+    """Turns records into batches. It has no state: the same question has the same answer."""
 
     def __init__(self, config: ShowingConfig, seed: int, device: torch.device | str = "cpu"):
-        self.config, self.device = config, device
-        self.generator = torch.Generator().manual_seed(seed)
+        self.config, self.seed, self.device = config, seed, device
 
-    def show(self, people: PoseRecords, records: np.ndarray, *sources: str, times: int | None = None) -> list[Batch]:
+    def show(self, people: PoseRecords, records: np.ndarray, *sources: str, use: str, step: int, times: int | None = None) -> list[Batch]:
         """Batches of the records, one for each source (`image`, `view`), changed alike in all of them.
 
         Args:
+            use: `private` for the noised half, `public` for the exact one: neither's changes say anything of the other's.
+            step: which batch of that use it is; each shows the same record changed differently.
             times: how often each record appears, one showing next to the other; by default as the config says.
         """
         if times is None:
@@ -69,26 +71,22 @@ class Showing:
         if times == 0:
             return [people.batch(records, source, self.device) for source in sources]
         if people.features:
-            return self._cached(people, records, sources, times)
-        everybody = np.repeat(np.arange(len(people)), times)
-        whole = {"joints": torch.from_numpy(people.joints[everybody]), "labelled": torch.from_numpy(people.labelled[everybody])}
-        whole["image"] = torch.empty(len(everybody), 1, *people.images.shape[2:], device="meta")
-        places = torch.from_numpy((np.asarray(records)[:, None] * times + np.arange(times)).reshape(-1))
-        drawn = draw(whole, self.generator, self.config.change, people.skeleton).of(places)
+            return self._cached(people, records, sources, use, step, times)
         if not len(records):
             return [people.batch(records, source, self.device) for source in sources]
-        repeated = np.repeat(records, times)
-        return [
-            {name: tensor.to(self.device) for name, tensor in drawn.apply(people.batch(repeated, source)).items()} for source in sources
-        ]
+        repeated, showing = np.repeat(records, times), np.tile(np.arange(times), len(records))
+        batches = [people.batch(repeated, source) for source in sources]
+        numbers = uniforms(self.seed, f"{use} changes", step, people.ids[repeated], showing, NUMBERS)
+        drawn = draw(batches[0], torch.from_numpy(numbers), self.config.change, people.skeleton)
+        return [{name: tensor.to(self.device) for name, tensor in drawn.apply(batch).items()} for batch in batches]
 
-    def _cached(self, people: PoseRecords, records: np.ndarray, sources: tuple[str, ...], times: int) -> list[Batch]:
+    def _cached(self, people: PoseRecords, records: np.ndarray, sources: tuple[str, ...], use: str, step: int, times: int) -> list[Batch]:
         """The record as it is and its copies: some of them, drawn without repetition."""
         kinds = (people, *people.copies)
         if len(kinds) < times:
             raise HalfmaskError(f"{times} showings of each record need {times - 1} copies, and there are {len(people.copies)}")
-        everybody = torch.rand(len(people), len(kinds), generator=self.generator).argsort(1)[:, :times].numpy()
-        order, repeated = everybody[records].reshape(-1), np.repeat(records, times)
+        numbers = uniforms(self.seed, f"{use} copies", step, people.ids[records], count=len(kinds))
+        order, repeated = numbers.argsort(1)[:, :times].reshape(-1), np.repeat(records, times)
         # Copy by copy, then back into the order of the records.
         places = np.argsort(order, kind="stable")
         back = torch.from_numpy(np.argsort(places, kind="stable")).to(self.device)
@@ -97,11 +95,3 @@ class Showing:
             parts = [kind.batch(repeated[order == number], source, self.device) for number, kind in enumerate(kinds)]
             batches.append({name: torch.cat([part[name] for part in parts])[back] for name in parts[0]})
         return batches
-
-    def state(self) -> Tensor:
-        """Where the draws stand, for a checkpoint."""
-        return self.generator.get_state()
-
-    def restore(self, state: Tensor) -> None:
-        """Go on from there."""
-        self.generator.set_state(state)

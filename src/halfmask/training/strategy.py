@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from halfmask.data.augment import AugmentConfig, draw
+from halfmask.data.augment import NUMBERS, AugmentConfig, draw
+from halfmask.data.keyed import uniforms
 from halfmask.data.records import PoseRecords
 from halfmask.data.store import cached
 from halfmask.models.checkpoints import weights_digest
@@ -21,8 +22,13 @@ Progress = Callable[[int, int], None]
 # What is done to some of the pictures before the network sees them.
 Change = Callable[[Tensor, slice], Tensor]
 
-_AT_ONCE = 64
+# Pictures go through the network by as many at a time as this, never fewer: a matrix product of other dimensions may round differently,
+# and what is computed for a person would depend on how many others there are.
+_AT_ONCE = 32
+# Copies are the same for every run, whatever its seed, so that they are made once.
 _COPY_SEED = 0x5EED
+# Part of every copy's key: copies that were drawn otherwise are not found again.
+_COPY_VERSION = 2
 
 
 def choose_parameters(model: PoseModel, strategy: str) -> None:
@@ -113,32 +119,38 @@ class Lower:
             for start in range(0, len(pixels), _AT_ONCE):
                 some = slice(start, min(start + _AT_ONCE, len(pixels)))
                 batch = change(torch.from_numpy(np.ascontiguousarray(pixels[some])), some)
-                parts.append(_halved(self.model.lower(batch.to(self.device).contiguous(memory_format=torch.channels_last)).cpu()))
-                report(len(parts[-1]))
+                full = torch.cat([batch, batch.new_zeros(_AT_ONCE - len(batch), *batch.shape[1:])])
+                found = self.model.lower(full.to(self.device).contiguous(memory_format=torch.channels_last))
+                parts.append(_halved(found[: len(batch)].cpu()))
+                report(len(batch))
             return {"features": np.concatenate(parts)}
 
-        return cached("features", f"{content}/{self.key}/half", build)["features"]
+        return cached("features", f"{content}/{self.key}/half/{_AT_ONCE}", build)["features"]
 
 
 def _copy(records: PoseRecords, lower: Lower, number: int, change: AugmentConfig, report: Callable[[int], None]) -> PoseRecords:
-    """The records after random changes drawn from a public seed."""
+    """The records after random changes, each drawn by the record's own id."""
     everyone = {"joints": torch.from_numpy(records.joints), "labelled": torch.from_numpy(records.labelled)}
-    # Only its shape is looked at: it is the draw for all records at once that must not depend on how many go through the network at once.
+    # Only its shape is looked at.
     everyone["image"] = torch.empty(len(records), 1, *records.images.shape[2:], device="meta")
-    drawn = draw(everyone, torch.Generator().manual_seed(_COPY_SEED + number), change, records.skeleton)
+    numbers = uniforms(_COPY_SEED, "copies", number, records.ids, count=NUMBERS)
+    drawn = draw(everyone, torch.from_numpy(numbers), change, records.skeleton)
     joints, labelled = drawn.move_joints(everyone["joints"], everyone["labelled"], *records.images.shape[2:])
     features = {}
     for source, pixels in (("image", records.images), ("view", records.views)):
         if pixels is not None:
-            content = f"{_content(records, source)}/copy{number}/{change}"
+            content = f"{_content(records, source)}/copy{number}/{_COPY_VERSION}/{_digest(numbers)}/{change}"
             features[source] = lower.features(content, pixels, report, lambda batch, some: drawn.of(some).apply_to_images(batch))
     return replace(records, features=features, joints=joints.numpy(), labelled=labelled.numpy(), copies=())
 
 
 def _halved(features: Tensor) -> np.ndarray:
-    """In half precision, unless that would not hold the largest of them."""
+    """Each record's in half precision, unless that would not hold the largest of its own: nobody is rounded by what others need."""
     short = features.half()
-    return (short if bool(torch.isfinite(short).all()) else features).numpy()
+    fits = torch.isfinite(short).flatten(1).all(1)
+    if bool(fits.all()):
+        return short.numpy()
+    return torch.where(fits.view(-1, *[1] * (features.dim() - 1)), short.float(), features).numpy()
 
 
 def _as_it_is(pictures: Tensor, _: slice) -> Tensor:
@@ -156,8 +168,8 @@ def _content(records: PoseRecords, source: str) -> str:
     return f"{records.key}/{records.view_key or _digest(records.views)}/view"
 
 
-def _digest(pixels: np.ndarray) -> str:
+def _digest(rows: np.ndarray) -> str:
     digest = hashlib.sha256()
-    for image in pixels:
-        digest.update(image.tobytes())
+    for row in rows:
+        digest.update(row.tobytes())
     return digest.hexdigest()[:16]
