@@ -220,3 +220,43 @@ def test_figures_are_the_same_at_every_size(tiny_config: Build) -> None:
     other = load_datasets(replace(DataConfig(), private=8, public=8, test=8, seed=1), (64, 48))
     assert other.fingerprints.dataset != sizes[0]
     assert other.public is not None and not np.any(fingerprints_of(other.private).in_pictures_of(fingerprints_of(other.public)))
+
+
+def test_inspect_counts_people_who_recur(clinic: Path, tmp_path: Path) -> None:
+    from halfmask.data.formats import read_annotations
+    from halfmask.data.inspect import inspect_dataset
+    from halfmask.data.skeleton import MPII
+
+    assert inspect_dataset(read_annotations(clinic), MPII).overlaps == {}
+    folder = changed(clinic, tmp_path / "data", stands_in("public", rename=True))
+    found = inspect_dataset(read_annotations(folder), MPII)
+    assert list(found.overlaps) == ["private / public"] and found.overlaps["private / public"].pictures >= 1
+    assert found.to_json()["overlaps"]["private / public"]["pictures"] >= 1
+
+
+# ---- pre-training --------------------------------------------------------------------------------------------------------
+
+
+def test_people_that_weights_were_trained_on_are_public_for_good(
+    clinic: Path, tiny_config: Build, tmp_path: Path, fresh_home: Path, quick_accounting: None
+) -> None:
+    """Pre-training without noise and then protecting the same people would promise what was already given away."""
+    from halfmask.training.pretrain import pretrain
+
+    folder = f"data.name={clinic}"
+    pretrain(tiny_config(folder, "data.splits.public=private", "data.splits.private=test", epochs=0.5, batch=4), tmp_path / "weights")
+    with pytest.raises(HalfmaskError, match="all 12 private records"):
+        prepare(tiny_config(folder, batch=2), Progress())
+
+
+def test_nobody_whom_an_account_protects_is_pretrained_on(
+    clinic: Path, tiny_config: Build, tmp_path: Path, fresh_home: Path, quick_accounting: None
+) -> None:
+    from halfmask.training.loop import run_training
+    from halfmask.training.pretrain import pretrain
+
+    folder = f"data.name={clinic}"
+    run_training(tiny_config(folder, batch=2), tmp_path / "run")
+    with pytest.raises(HalfmaskError, match="12 of 12 records to pre-train on"):
+        pretrain(tiny_config(folder, "data.splits.public=private", "data.splits.private=test", epochs=0.5, batch=4), tmp_path / "weights")
+    pretrain(tiny_config(folder, epochs=0.5, batch=4), tmp_path / "others")

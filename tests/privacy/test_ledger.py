@@ -16,7 +16,7 @@ import pytest
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.accounting import SampledGaussian, epsilon
 from halfmask.privacy.adjacency import Adjacency
-from halfmask.privacy.ledger import Ledger
+from halfmask.privacy.ledger import Ledger, ledger_names
 from halfmask.privacy.spends import Spend
 
 SPEND = Spend(
@@ -165,19 +165,120 @@ def test_ledgers_live_in_private_storage_one_per_dataset(fresh_home: Path) -> No
 
 
 def test_a_spend_is_on_disk_when_append_returns(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """File and folder are both synced, after the write."""
-    synced = []
+    """The line itself is synced, whole, before the index, and the folder last."""
+    synced: list[str] = []
     real = os.fsync
 
     def spy(descriptor: int) -> None:
-        kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
-        synced.append((kind, ledger.path.stat().st_size))
+        status = os.fstat(descriptor)
+        if ledger.path.exists() and status.st_ino == ledger.path.stat().st_ino:
+            whole = ledger.path.read_bytes()
+            synced.append("line" if whole.endswith(b"\n") and len(whole) == status.st_size else "part of a line")
+        else:
+            synced.append("folder" if stat.S_ISDIR(status.st_mode) else "index")
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", spy)
     ledger.append(SPEND)
-    size = ledger.path.stat().st_size
-    assert size > 0 and set(synced) == {("file", size), ("folder", size)}
+    ledger.append(SPEND)
+    assert synced == ["line", "index", "folder"] * 2
+
+
+# ---- the index -----------------------------------------------------------------------------------------------------------
+
+
+def put_back(ledger: Ledger, *names: str) -> Callable[[], None]:
+    """Keep copies of some files, to be put back later."""
+    copies = {name: (ledger.folder / name).read_bytes() for name in names}
+
+    def restore() -> None:
+        for name, body in copies.items():
+            (ledger.folder / name).write_bytes(body)
+
+    return restore
+
+
+@pytest.mark.parametrize("files", [("people.jsonl",), ("people.jsonl", "people.records"), ("index",)])
+def test_an_older_copy_is_seen(ledger: Ledger, files: tuple[str, ...]) -> None:
+    written(ledger, 3)
+    (ledger.folder / "people.records").touch()
+    restore = put_back(ledger, *files)
+    written(ledger, 2)
+    restore()
+    with pytest.raises(HalfmaskError, match="changed or cut"):
+        ledger.verify()
+    with pytest.raises(HalfmaskError, match="changed or cut"):
+        ledger.append(SPEND)
+
+
+def _without_index(ledger: Ledger) -> None:
+    (ledger.folder / "index").unlink()
+
+
+def _forged(ledger: Ledger) -> None:
+    """Somebody without the key cuts the ledger and writes an index to match."""
+    lines = ledger.path.read_text().splitlines(keepends=True)
+    ledger.path.write_text("".join(lines[:-1]))
+    body = json.loads((ledger.folder / "index").read_text())
+    body["ledgers"]["people"] = [len(lines) - 1, json.loads(lines[-2])["hash"]]
+    (ledger.folder / "index").write_text(json.dumps(body))
+
+
+def _garbled(ledger: Ledger) -> None:
+    (ledger.folder / "index").write_text("{")
+
+
+@pytest.mark.parametrize("change", [_without_index, _forged, _garbled])
+def test_the_index_is_keyed_and_missed(ledger: Ledger, change: Callable[[Ledger], None]) -> None:
+    written(ledger)
+    change(ledger)
+    with pytest.raises(HalfmaskError, match="changed or cut"):
+        ledger.spends()
+
+
+def test_records_without_a_ledger_are_a_ledger_that_was_deleted(ledger: Ledger) -> None:
+    ledger.append(SPEND)
+    (ledger.folder / "people.records").touch()
+    assert ledger.verify() == 1
+    ledger.path.unlink()
+    (ledger.folder / "index").unlink()
+    with pytest.raises(HalfmaskError, match="changed or cut"):
+        ledger.verify()
+    assert ledger_names(ledger.folder) == ["people"]
+
+
+def test_a_crash_between_line_and_index_is_no_fraud(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And neither are two of them: the index is brought up to date before the next line."""
+    written(ledger, 2)
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr("halfmask.privacy.ledger._write_index", lambda *a: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+            with pytest.raises(OSError, match="No space"):
+                ledger.append(SPEND)
+        assert len(ledger.spends()) == 3, "the line counts, and no second one is written over an index that is behind"
+    ledger.append(SPEND)
+    assert len(ledger.spends()) == 4
+
+
+def test_a_short_write_is_no_line(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk may take half a line without an error; the other half then fails."""
+    written(ledger, 2)
+    real = os.pwrite
+    calls: list[int] = []
+
+    def short(descriptor: int, data: bytes, place: int) -> int:
+        calls.append(len(data))
+        if len(calls) > 1:
+            raise OSError(28, "No space left on device")
+        return real(descriptor, data[: len(data) // 2], place)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", short)
+        with pytest.raises(OSError, match="No space"):
+            ledger.append(SPEND)
+    assert len(ledger.spends()) == 2
+    ledger.append(SPEND)
+    assert len(ledger.spends()) == 3
 
 
 def _append_many(folder: Path, run: str, count: int) -> None:

@@ -25,6 +25,12 @@ def tables(inspection: Inspection) -> Iterator[Table | str]:
     yield counts_table(inspection)
     for part in inspection.parts:
         yield from _problems(part)
+    for pair, overlap in inspection.overlaps.items():
+        first, _, second = pair.partition(" / ")
+        yield (
+            f"{overlap.pictures:,} records of '{first}' are on photographs that '{second}' has too, {overlap.subjects:,} are of its subjects: "
+            "they cannot be private in one and public or test in the other"
+        )
     if not inspection.opened:
         yield "images were not opened: missing or damaged files would not show"
     yield unit_table(inspection)

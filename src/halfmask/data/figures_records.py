@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from halfmask.data import figures
-from halfmask.data.prints import named_prints
 from halfmask.data.keyed import record_id
+from halfmask.data.prints import named_prints
 from halfmask.data.records import PoseRecords
 from halfmask.data.store import cached
 

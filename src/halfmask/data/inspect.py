@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,12 @@ import numpy as np
 from halfmask.data.crops import box_problem, crop_people
 from halfmask.data.images import read_image
 from halfmask.data.mapping import map_joints
+from halfmask.data.overlaps import Overlap, find_overlaps
 from halfmask.data.people import CROWD, MISSING, NO_JOINT, UNREADABLE, Annotations, LeftOut, Part, Person, count_reasons
+from halfmask.data.prints import empty_prints, fill_prints, people_prints
 from halfmask.data.skeleton import Skeleton
 from halfmask.privacy.accounting import SampledGaussian, calibrate, epsilon
+from halfmask.privacy.fingerprints import Fingerprints, fingerprint_picture, key
 from halfmask.report.overlay import contact_sheet, draw_skeleton
 
 Progress = Callable[[int, int], None]
@@ -66,6 +69,7 @@ class Inspection:
     """What `halfmask data inspect` found.
 
     Attributes:
+        overlaps: which of the dataset's own splits show the same photographs or subjects; empty if images were not opened.
         image_cost: see the function of that name; empty if no image has several people, or images were not opened.
     """
 
@@ -74,6 +78,7 @@ class Inspection:
     target: Skeleton
     opened: bool
     image_cost: dict[int, float]
+    overlaps: dict[str, Overlap] = field(default_factory=dict)
 
     @property
     def metric(self) -> str:
@@ -98,6 +103,7 @@ class Inspection:
             "metric": self.metric,
             "images_opened": self.opened,
             "parts": {part.name: _part_json(part) for part in self.parts},
+            "overlaps": {name: {"pictures": one.pictures, "subjects": one.subjects} for name, one in self.overlaps.items()},
             "image_cost": {str(people): round(cost, 3) for people, cost in self.image_cost.items()},
             "mapping": {
                 "to": self.target.name,
@@ -111,11 +117,12 @@ def inspect_dataset(
 ) -> Inspection:
     """Count what a dataset holds; with `open_images`, try every file it names."""
     people = [person for part in annotations.parts.values() for person in part.people]
-    sizes = _image_sizes(sorted({person.path for person in people}), workers, progress) if open_images else {}
+    looks = _look_at_images(sorted({person.path for person in people}), workers, progress) if open_images else {}
+    sizes = {path: None if look is None else look.size for path, look in looks.items()}
     parts = tuple(_facts(part, annotations.skeleton, sizes if open_images else None) for part in annotations.parts.values())
     learnt = next((part for name in ("private", "train", "all") for part in parts if part.name == name), parts[0])
     cost = image_cost(learnt.people, learnt.most_on_one_image) if open_images else {}
-    return Inspection(annotations, parts, target, open_images, cost)
+    return Inspection(annotations, parts, target, open_images, cost, _recurring(annotations, looks))
 
 
 def image_cost(people: int, most_on_one_image: int) -> dict[int, float]:
@@ -149,23 +156,52 @@ def sheet_of_people(annotations: Annotations, count: int = 12, columns: int = 6,
     return contact_sheet(rows, [""] * len(rows), [""] * columns)
 
 
-def _image_sizes(paths: Sequence[Path], workers: int, progress: Progress | None) -> dict[Path, tuple[int, ...] | None]:
-    """Rows and columns of each image; None for one that cannot be read."""
+@dataclass(frozen=True)
+class _Look:
+    """What opening an image told: rows and columns, and its fingerprint."""
 
-    def look(path: Path) -> tuple[int, ...] | None:
+    size: tuple[int, ...]
+    print: dict[str, np.ndarray]
+
+
+def _look_at_images(paths: Sequence[Path], workers: int, progress: Progress | None) -> dict[Path, _Look | None]:
+    """Every image, opened; None for one that cannot be read."""
+    secret = key()
+
+    def look(path: Path) -> _Look | None:
         # Whatever is wrong with a file, it is the file's fault: the others are looked at all the same.
         try:
-            return read_image(path).shape[:2]
+            image = read_image(path)
+            return _Look(image.shape[:2], fingerprint_picture(image, secret))
         except Exception:
             return None
 
-    sizes: dict[Path, tuple[int, ...] | None] = {}
+    looks: dict[Path, _Look | None] = {}
     with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-        for done, (path, size) in enumerate(zip(paths, pool.map(look, paths), strict=True), start=1):
-            sizes[path] = size
+        for done, (path, found) in enumerate(zip(paths, pool.map(look, paths), strict=True), start=1):
+            looks[path] = found
             if progress and (done % 50 == 0 or done == len(paths)):
                 progress(done, len(paths))
-    return sizes
+    return looks
+
+
+def _recurring(annotations: Annotations, looks: dict[Path, _Look | None]) -> dict[str, Overlap]:
+    """People of one of the dataset's own splits who recur in another: `first / second`, and how many records of the first."""
+    prints: dict[str, Fingerprints] = {}
+    for name, part in annotations.parts.items():
+        people = [person for person in part.people if looks.get(person.path) is not None]
+        arrays = empty_prints(len(people))
+        for row, person in enumerate(people):
+            look = looks[person.path]
+            assert look is not None
+            fill_prints(arrays, [row], look.print)
+        prints[name] = people_prints(arrays, people)
+    names = [name for name, rows in prints.items() if len(rows)]
+    found: dict[str, Overlap] = {}
+    for place, name in enumerate(names):
+        for overlap in find_overlaps(prints[name], {other: prints[other] for other in names[place + 1 :]}):
+            found[f"{name} / {overlap.part}"] = overlap
+    return found
 
 
 def _problem(person: Person, sizes: dict[Path, tuple[int, ...] | None]) -> LeftOut | None:

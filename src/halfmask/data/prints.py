@@ -32,7 +32,11 @@ def empty_prints(count: int) -> dict[str, np.ndarray]:
 
 def print_picture(arrays: dict[str, np.ndarray], rows: Sequence[int], image: np.ndarray) -> None:
     """Fill in the rows of everybody who is on a picture, which was decoded and not yet cut."""
-    found = fingerprint_picture(image)
+    fill_prints(arrays, rows, fingerprint_picture(image))
+
+
+def fill_prints(arrays: dict[str, np.ndarray], rows: Sequence[int], found: dict[str, np.ndarray]) -> None:
+    """Fill in the rows of everybody who is on a picture that was printed before."""
     for name, value in found.items():
         arrays[f"{_PREFIX}{name}"][list(rows)] = value
 

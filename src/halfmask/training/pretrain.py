@@ -6,7 +6,7 @@ Nobody private is read here, so batch normalisation may learn its statistics and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -17,10 +17,13 @@ from torch import Tensor
 from halfmask.data.augment import augment
 from halfmask.data.datasets import load_public, with_view
 from halfmask.data.figures_records import figures_records
+from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import PoseRecords
 from halfmask.errors import HalfmaskError
 from halfmask.models.simcc import PoseModel
 from halfmask.models.tinyvit import learning_statistics
+from halfmask.privacy.account import RAW, Account, Publication, protected_among
+from halfmask.privacy.fingerprints import Fingerprints
 from halfmask.privacy.sampling import PublicSampler
 from halfmask.tasks.pose import evaluate, pose_loss
 from halfmask.training.config import RunConfig
@@ -137,8 +140,23 @@ def _public_people(config: RunConfig, progress: Progress) -> tuple[PoseRecords, 
     public, tuning = load_public(config.data, config.model.input_size, progress.stage)
     if len(public) < 10:
         raise HalfmaskError(f"'{config.data.name}' has fewer than 10 records with split 'public': there is nobody to pre-train on")
+    _declare_public([public] if tuning is None else [public, tuning])
     if tuning is not None:
         return public, tuning, config.data.name
     aside = max(1, len(public) // 10)
     everyone = np.arange(len(public))
     return public.take(everyone[aside:]), public.take(everyone[:aside]), config.data.name
+
+
+def _declare_public(parts: Sequence[PoseRecords]) -> None:
+    """Weights without noise remember people: nobody whom an account protects, and nobody who is trained on here may be private later."""
+    prints = Fingerprints.joined([fingerprints_of(part) for part in parts])
+    protected = sum(protected_among(prints).values())
+    if protected:
+        raise HalfmaskError(
+            f"{protected:,} of {len(prints):,} records to pre-train on show people whom an account here protects: weights would remember them. "
+            "Choose others with data.splits.public"
+        )
+    hashes = tuple(sorted({row.tobytes().hex() for row in prints.exact}))
+    words = f"{len(prints):,} whole records that initial weights were trained on"
+    Account(prints).begin(None, None, publications=[Publication(RAW, words, hashes)])

@@ -127,7 +127,8 @@ def prepare(
     given_up = account.given_up(fingerprints_of(data.private))
     if given_up.any():
         progress.message(
-            f"{given_up.sum():,} private records were given up to a subspace by an earlier run: public for good, they are left out"
+            f"{given_up.sum():,} private records are public for good, because an earlier run gave them up or was pre-trained on them: they and "
+            "all of their units are left out"
         )
     private, basis = _set_basis_apart(config, method, data, given_up)
     basis, raw_public, watched = _divide_public(config, data, basis)
