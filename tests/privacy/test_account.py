@@ -107,7 +107,7 @@ def test_what_the_filter_cannot_judge_may_be_first_and_never_later(change: dict,
     plan = replace(PLAN, noise_multiplier=20.0, **change)
     account = Account(people(0, 40))
     account.begin(plan, (5.0, 1e-5))
-    with pytest.raises(HalfmaskError, match="use --adjacency zero-out|public.shared_batch"):
+    with pytest.raises(HalfmaskError, match=r"use --adjacency zero-out|public\.shared_batch"):
         account.begin(replace(plan, run="bb"), None)
 
 
@@ -122,7 +122,7 @@ def test_the_smallest_budget_ever_set_holds(fresh_home: Path) -> None:
     assert account.ledger.budgets() == [(1.0, 1e-5)]
     account.ledger.write("raise", {"epsilon": 50.0, "delta": 1e-5, "reason": "the ethics board said so"})
     account.begin(replace(PLAN, run="bb"), None)
-    with pytest.raises(HalfmaskError, match="budget is ε = 1.3 "):
+    with pytest.raises(HalfmaskError, match=r"budget is ε = 1\.3 "):
         account.begin(replace(PLAN, run="cc"), (1.3, 1e-5))
     assert account.ledger.budgets() == [(50.0, 1e-5)], "what was refused set no budget either"
 

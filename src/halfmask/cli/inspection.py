@@ -28,7 +28,8 @@ def tables(inspection: Inspection) -> Iterator[Table | str]:
     for pair, overlap in inspection.overlaps.items():
         first, _, second = pair.partition(" / ")
         yield (
-            f"{overlap.pictures:,} records of '{first}' are on photographs that '{second}' has too, {overlap.subjects:,} are of its subjects: "
+            f"{overlap.pictures:,} records of '{first}' are on photographs that '{second}' has too, {overlap.subjects:,} are of "
+            f"its subjects: "
             "they cannot be private in one and public or test in the other"
         )
     if not inspection.opened:

@@ -29,7 +29,10 @@ def plan(
     assignments: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a run without making it: overlaps, units, steps, noise, expected signal, what is left of budgets. Nothing is spent or trained."""
+    """Show a run without making it: overlaps, units, steps, noise, expected signal, and what would be left of budgets.
+
+    Nothing is spent and nothing is trained. Exits with code 2 if the run would be refused.
+    """
     from halfmask.cli.console import TerminalProgress, say, say_json
     from halfmask.training.plan import plan_run
 

@@ -42,8 +42,8 @@ class DataConfig:
         annotations: the annotation files to read, where a folder holds several of one split.
         boxes: a detection file; the test people are then its boxes.
         skeleton: `mpii`, `coco` or `lsp` to have the joints as that dataset does, which a model trained on it needs.
-        strangers: parts (`public`, `basis`, `tuning`, `test`) of whom the data holder declares, where subjects are protected and a part has no
-            subject ids, that nobody in them is protected. The certificate says so.
+        strangers: parts (`public`, `basis`, `tuning`, `test`) without subject ids of which the data holder declares, where subjects are
+            protected, that nobody in them is. The certificate says so.
         on_bad: `refuse` an image file that is missing or damaged, or `skip` the people on it.
         workers: threads that open images; 0 for one per core.
     """

@@ -51,7 +51,8 @@ def check_overlaps(private: Fingerprints, others: Mapping[str, Fingerprints], un
             unknown = int((~prints.subjects.any(1)).sum())
             if unknown and not (part in strangers and unknown == len(prints)):
                 raise HalfmaskError(
-                    f"{unknown:,} of {len(prints):,} records of '{part}' have no subject id, so it cannot be checked that no protected subject "
+                    f"{unknown:,} of {len(prints):,} records of '{part}' have no subject id, so it cannot be checked that no "
+                    f"protected subject "
                     f"is among them: add the ids, protect a 'crop' or an 'image'"
                     + ("" if part == "private" else f", or, if you know that they are others, declare it with data.strangers=[{part}]")
                 )

@@ -69,7 +69,8 @@ def choose(annotations: Annotations, part: str, text: str | None) -> Part:
         text = next((name for name in ("public", "train", "all") if name in annotations.parts), None)
     if text is None:
         raise HalfmaskError(
-            f"{annotations.folder} has the splits {', '.join(annotations.parts)} and none that is public: say who is with data.splits.{part}"
+            f"{annotations.folder} has the splits {', '.join(annotations.parts)} and none that is public: say who is with "
+            f"data.splits.{part}"
         )
     return _merge(annotations, part, _parse(annotations, part, text))
 

@@ -1,7 +1,7 @@
 """A dataset's account: its own ledger and those of every dataset that shows the same people.
 
-Whoever opens an account reads; the first entry enrols the dataset, so that a run that is refused leaves nothing behind. Related datasets are
-looked up under the same lock that an entry is written under: two runs on overlapping datasets, side by side, see each other.
+Whoever opens an account reads; the first entry enrols the dataset, so that a run that is refused leaves nothing behind. Related datasets
+are looked up under the same lock that an entry is written under: two runs on overlapping datasets, side by side, see each other.
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ class Account:
         needed = total_epsilon([plan], budget[1], Adjacency(plan.adjacency), accountant)
         if needed > budget[0]:
             raise HalfmaskError(
-                f"the dataset's budget is ε = {budget[0]:g} at δ = {budget[1]:g}, and this run alone would cost {needed:.4g}: lower --epsilon, "
+                f"the dataset's budget is ε = {budget[0]:g} at δ = {budget[1]:g}, and this run alone would cost {needed:.4g}: "
+                f"lower --epsilon, "
                 "or take fewer epochs"
             )
         return budget[0] - needed

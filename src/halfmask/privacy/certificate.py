@@ -29,7 +29,7 @@ class Certificate:
         unaccounted_reads: reads of private data outside the mechanism. Any makes the promise void.
         cautions: what weakens the promise without voiding it.
         ledger_total: ε of all runs ever made on the dataset, this one included, at `adjacency`, to one `ledger_unit`.
-        ledger_lines, ledger_hash: how long the dataset's ledger was, and the hash of its last line: a ledger that was cut back since is seen.
+        ledger_lines, ledger_hash: how long the dataset's ledger was, and the hash of its last line: one that was cut back since is seen.
         related_datasets: other known datasets that show some of these people; their spending is in `ledger_total`.
         public_record_hashes: keyed hashes of records that left the private set to span the subspace, and are not protected.
         weights_sha256: of the model file that this speaks of, and of no other.
@@ -114,7 +114,8 @@ class Certificate:
             "expected batch": f"{self.expected_batch:g}",
             "steps paid for": f"{self.steps:,} of {self.planned_steps:,} planned",
             "noise source": self.noise_source,
-            "spent on this dataset by all runs": f"ε = {_number(self.ledger_total)} to one {self.ledger_unit or self.unit} (as if all had been "
+            "spent on this dataset by all runs": f"ε = {_number(self.ledger_total)} to one {self.ledger_unit or self.unit} (as if "
+            "all had been "
             "fixed in advance)",
             "ledger": f"{self.ledger_lines} lines, the last `{self.ledger_hash[:16]}`" if self.ledger_lines else "none",
             "code": f"version {self.code_version}, commit {self.code_commit}, sources `{self.code_digest[:16]}`",

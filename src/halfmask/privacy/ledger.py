@@ -1,11 +1,11 @@
 """The write-ahead record of what has been spent on a dataset.
 
 One append-only file of JSON lines per dataset. Each line carries a keyed hash over itself and the line before, and an index beside all of
-them, keyed too, remembers how many lines each has and the last hash. A run writes the steps it is *about* to take and only then draws a batch
-or noise: a crash can over-report what was spent and never under-report it.
+them, keyed too, remembers how many lines each has and the last hash. A run writes the steps it is *about* to take and only then draws a
+batch or noise: a crash can over-report what was spent and never under-report it.
 
-Against whom this protects: an edited, reordered, cut, emptied or deleted ledger is seen, and so is one that was put back from an older copy,
-alone or together with its records. Seen only with the help of certificates (`halfmask certificate verify`), which remember how long the
+Against whom this protects: an edited, reordered, cut, emptied or deleted ledger is seen, and so is one that was put back from an older
+copy, alone or together with its records. Seen only with the help of certificates (`halfmask certificate verify`), which remember how long the
 ledger was: a whole home put back from an older copy. Not seen: whoever can read the key in the home can write any ledger they like.
 """
 
@@ -92,7 +92,8 @@ class Ledger:
                 raise self._broken(f"at line {number}")
             previous = line["hash"]
             lines.append(line)
-        # A crash between line and index leaves the file ahead by one, which is honest. Behind, lines are missing; far ahead, the index is old.
+        # A crash between line and index leaves the file ahead by one, which is honest. Behind, lines are missing; far ahead, the index is
+        # an old one.
         if len(lines) < known or (known and lines[known - 1]["hash"] != last):
             raise self._broken(f"after line {len(lines)}")
         if len(lines) > known + 1 and _read_index(self.folder, self._key).get(self.dataset, (0, ""))[0] == known:

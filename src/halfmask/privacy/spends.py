@@ -122,7 +122,8 @@ def epsilon_left(committed: Sequence[Spend], planned: Spend, budget: float, delt
         raise HalfmaskError(f"{bound}, and this run has no bound (ε = ∞): {planned.unbounded}. Only runs with a bound can be made here")
     if adjacency is Adjacency.REPLACE_ONE:
         raise HalfmaskError(
-            f"{bound}, other runs were made on it, and a budget over several runs is enforced with RDP, which has no bound for replace-one: "
+            f"{bound}, other runs were made on it, and a budget over several runs is enforced with RDP, which has no bound for "
+            f"replace-one: "
             "use --adjacency zero-out"
         )
     if planned.visible_batches:
@@ -136,11 +137,13 @@ def epsilon_left(committed: Sequence[Spend], planned: Spend, budget: float, delt
         cause = no_bound([*committed, planned])
         if cause:
             raise HalfmaskError(
-                f"{bound}, and nothing more can be spent within it: {cause}. What has no bound stays so; a budget can only be kept on people "
+                f"{bound}, and nothing more can be spent within it: {cause}. What has no bound stays so; a budget can only be "
+                f"kept on people "
                 "who have not been read that way"
             )
         raise HalfmaskError(
-            f"{bound}, of it {spent:.4g} is spent or reserved, and this run would bring it to {needed:.4g} (RDP filter): lower --epsilon, or "
+            f"{bound}, of it {spent:.4g} is spent or reserved, and this run would bring it to {needed:.4g} (RDP filter): lower "
+            f"--epsilon, or "
             "take fewer epochs"
         )
     return budget - needed

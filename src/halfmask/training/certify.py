@@ -102,7 +102,8 @@ def _cautions(setup: Setup) -> list[str]:
     if setup.method.private != "noised" or config.delta < 1 / units:
         return []
     return [
-        f"δ = {config.delta:g} is not below 1/N = {1 / units:.2g}: a mechanism that publishes one of the {units} {config.unit}s outright, chosen at "
+        f"δ = {config.delta:g} is not below 1/N = {1 / units:.2g}: a mechanism that publishes one of the {units} {config.unit}s "
+        f"outright, chosen at "
         "random, would satisfy it. The promise is worth little at this δ"
     ]
 

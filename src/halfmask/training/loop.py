@@ -350,7 +350,8 @@ class Trainer:
         changed = sorted(name for name, value in self._plan_facts().items() if state["plan"].get(name) != value)
         if changed:
             raise HalfmaskError(
-                f"{self.folder.path} was started with another {', '.join(changed)}: a run goes on with the data and the noise it began with. Put "
+                f"{self.folder.path} was started with another {', '.join(changed)}: a run goes on with the data and the noise it "
+                f"began with. Put "
                 "them (and $HALFMASK_HOME) back as they were, or start a new run"
             )
         self.run, self.begun, self.step = state["run"], state["begun"], state["step"]
@@ -362,7 +363,8 @@ class Trainer:
         self.paid = sum(spend.steps for spend in self.account.ledger.spends() if spend.run == self.run)
         if self.paid < self.step and self.setup.method.private != "unread" and not self.setup.config.rehearsal:
             raise HalfmaskError(
-                f"the run has taken {self.step} steps and the ledger here knows of {self.paid}: restore $HALFMASK_HOME as it was, or start anew"
+                f"the run has taken {self.step} steps and the ledger here knows of {self.paid}: restore $HALFMASK_HOME as it was, "
+                f"or start anew"
             )
         self.paid = max(self.paid, self.step)
         self._open_private_streams()
@@ -422,7 +424,8 @@ def run_training(config: RunConfig, out: Path, progress: Progress | None = None,
         except Diverged as error:
             kept = setup.account.release(trainer.run) if setup.method.private != "unread" and not config.rehearsal else 0
             stopped = Diverged(
-                f"{error}: training was stopped, and {kept} of {setup.steps} steps were not spent. {out} holds the certificate of what was. Lower "
+                f"{error}: training was stopped, and {kept} of {setup.steps} steps were not spent. {out} holds the certificate of "
+                f"what was. Lower "
                 "the learning rate, or see 'halfmask plan' for what this number of people can bear"
             )
         finish(trainer)

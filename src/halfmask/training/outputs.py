@@ -149,7 +149,10 @@ class RunFolder:
 
 @contextmanager
 def only_one(path: Path) -> Iterator[None]:
-    """Keeps a second process off a run's folder. The lock lies in private storage: a run folder holds what is released, and nothing else."""
+    """Keeps a second process off a run's folder.
+
+    The lock lies in private storage: a run folder holds what is released, and nothing else.
+    """
     name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24]
     lock = FileLock(private_folder("locks") / f"{name}.lock", timeout=0, mode=0o600)
     try:

@@ -154,7 +154,8 @@ def _declare_public(parts: Sequence[PoseRecords]) -> None:
     protected = sum(protected_among(prints).values())
     if protected:
         raise HalfmaskError(
-            f"{protected:,} of {len(prints):,} records to pre-train on show people whom an account here protects: weights would remember them. "
+            f"{protected:,} of {len(prints):,} records to pre-train on show people whom an account here protects: weights would "
+            f"remember them. "
             "Choose others with data.splits.public"
         )
     hashes = tuple(sorted({row.tobytes().hex() for row in prints.exact}))

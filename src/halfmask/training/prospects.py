@@ -1,13 +1,13 @@
 """Can a plan work at all? What its noise leaves of its signal, told before anything is spent.
 
-A step releases the mean of clipped gradients with noise on every coordinate. The mean is at most as long as the clip norm C, which it would be if
-everybody's gradient pointed the same way; the noise is about σC√d/B̄ long in d coordinates. Over T steps signal adds up and noise averages out,
-so that at the very best
+A step releases the mean of clipped gradients with noise on every coordinate. The mean is at most as long as the clip norm C, which it
+would be if everybody's gradient pointed the same way; the noise is about σC√d/B̄ long in d coordinates. Over T steps signal adds up and
+noise averages out, so that at the very best
 
     signal / noise  =  √T · B̄ / (σ √d).
 
-Nothing of this looks at anybody: N, B̄, T, σ and d are public. Where even that best case is buried in noise, training is a random walk, and the
-budget buys a ruined model.
+Nothing of this looks at anybody: N, B̄, T, σ and d are public. Where even that best case is buried in noise, training is a random walk,
+and the budget buys a ruined model.
 """
 
 from __future__ import annotations
@@ -57,13 +57,15 @@ class Prospect:
         """One line for people."""
         return (
             f"{self.units:,} {self.unit}s, {self.steps:,} steps of {self.batch:g} expected, noise σ = {self.noise_multiplier:.3g} on "
-            f"{self.coordinates:,} coordinates: at best the signal is {self.signal:.2g} of the noise over the run ({self.step_signal:.2g} in a step)"
+            f"{self.coordinates:,} coordinates: at best the signal is {self.signal:.2g} of the noise over the run "
+            f"({self.step_signal:.2g} in a step)"
         )
 
     def advice(self) -> str:
         """What would help."""
         return (
-            f"at most {self.affordable:,} coordinates could carry as much signal as noise here. Take a method with a subspace of that size or less "
+            f"at most {self.affordable:,} coordinates could carry as much signal as noise here. Take a method with a subspace of "
+            f"that size or less "
             "(--method projected or feature-projective, --set subspace.dim=…), a larger --batch, a larger --epsilon, or more people"
         )
 

@@ -122,12 +122,14 @@ def prepare(
     behind = tuple(runs_behind(config, account))
     if behind:
         progress.warn(
-            f"the initial weights come from {len(behind)} earlier run(s) on these people: the certificate will state the ε of all of them together"
+            f"the initial weights come from {len(behind)} earlier run(s) on these people: the certificate will state the ε of all "
+            f"of them together"
         )
     given_up = account.given_up(fingerprints_of(data.private))
     if given_up.any():
         progress.message(
-            f"{given_up.sum():,} private records are public for good, because an earlier run gave them up or was pre-trained on them: they and "
+            f"{given_up.sum():,} private records are public for good, because an earlier run gave them up or was pre-trained on "
+            f"them: they and "
             "all of their units are left out"
         )
     private, basis = _set_basis_apart(config, method, data, given_up)
@@ -306,7 +308,8 @@ def _set_basis_apart(
     gone = leaving[unit_of]
     if gone.all():
         raise HalfmaskError(
-            f"S_pub would take all {len(private)} private records, with those that earlier runs gave up: lower subspace.samples ({wanted}) or "
+            f"S_pub would take all {len(private)} private records, with those that earlier runs gave up: lower subspace.samples "
+            f"({wanted}) or "
             "use public people"
         )
     stay = private.take(np.flatnonzero(~gone)) if gone.any() else private
