@@ -5,8 +5,8 @@ them, keyed too, remembers how many lines each has and the last hash. A run writ
 batch or noise: a crash can over-report what was spent and never under-report it.
 
 Against whom this protects: an edited, reordered, cut, emptied or deleted ledger is seen, and so is one that was put back from an older
-copy, alone or together with its records. Seen only with the help of certificates (`halfmask certificate verify`), which remember how long the
-ledger was: a whole home put back from an older copy. Not seen: whoever can read the key in the home can write any ledger they like.
+copy, alone or together with its records. Seen only with the help of certificates (`halfmask certificate verify`), which remember how long
+the ledger was: a whole home put back from an older copy. Not seen: whoever can read the key in the home can write any ledger they like.
 """
 
 from __future__ import annotations
