@@ -105,7 +105,7 @@ def holds_nothing_else(trainer: Trainer, state: dict[str, Any], expected: dict[s
         and (state["step"], state["begun"], len(bytes.fromhex(state["run"]))) == (setup.steps, True, 8)
         and state["public_batches"] == (setup.steps * setup.config.public.steps if setup.method.view else 0)
         and all(len(state["samplers"][name]["queue"]) <= len(people or ()) for name, people in queues.items())
-        and all(torch.equal(state["samplers"][name]["queue"], sampler._queue) for name, sampler in trainer._samplers().items())
+        and all(torch.equal(state["samplers"][name]["queue"], sampler._queue) for name, sampler in trainer.samplers.items())
     )
 
 

@@ -7,14 +7,12 @@ import math
 import secrets
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from halfmask.data.records import PoseRecords
-from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import Batch, ClippedCoordinates, ClippedSum, ClippingEngine, check_records_apart
 from halfmask.gradients.layered import LayeredSubspace
 from halfmask.gradients.mechanism import Mechanism
@@ -26,7 +24,9 @@ from halfmask.privacy.sampling import PoissonSampler, PublicSampler
 from halfmask.privacy.spends import Spend
 from halfmask.tasks.pose import evaluate, pose_loss
 from halfmask.training.certify import certificate_of, open_reads
+from halfmask.training.checkpoint import restore, state_of
 from halfmask.training.config import RunConfig
+from halfmask.training.course import Diverged, check_course
 from halfmask.training.first import take_public_steps_first
 from halfmask.training.influence import Influence
 from halfmask.training.lineage import tensor_hashes
@@ -36,14 +36,12 @@ from halfmask.training.progress import Progress
 from halfmask.training.refresh import calibrate, refresh
 from halfmask.training.setup import Setup, prepare, public_sample
 from halfmask.training.showing import Showing
-from halfmask.training.spending import publications_of, spend_of
+from halfmask.training.spending import begin_run, spend_of
 
 # Steps whose cost is written down at once, ahead of taking them, as a share of the run and at most: what a crash can cost.
 _LEDGER_SHARE, _LEDGER_BLOCK = 0.01, 50
 # ε shown along the way is computed on a coarse grid: still an upper bound, and it costs milliseconds.
 _COARSE_GRID = 1e-3
-# A public loss so many times what it was is one from which no run comes back.
-_EXPLODED = 10.0
 
 
 class Trainer:
@@ -257,7 +255,7 @@ class Trainer:
             **self.influence.told(),
         )
         self.save_checkpoint()
-        self._check_course()
+        check_course(self.step, self.engine.parameters.values(), self.first_loss, self.public_loss)
 
     def _watched_loss(self) -> float | None:
         """The loss of public people whom nothing is trained on."""
@@ -266,15 +264,6 @@ class Trainer:
             return None
         with torch.no_grad():
             return float(pose_loss(self.setup.model, watched.batch(torch.arange(len(watched)), "image", self.setup.device)).mean())
-
-    def _check_course(self) -> None:
-        """Stop a run that came to nothing. Looks at weights and at public people alone: both are released."""
-        finite = all(bool(torch.isfinite(parameter).all()) for parameter in self.engine.parameters.values())
-        loss, first = self.public_loss, self.first_loss
-        if not finite or (loss is not None and not math.isfinite(loss)):
-            raise Diverged(f"the weights are no longer finite numbers after step {self.step}")
-        if loss is not None and first is not None and loss > _EXPLODED * (first + 1):
-            raise Diverged(f"the loss of public people went from {first:.3g} to {loss:.3g} by step {self.step}")
 
     def _pay_ahead(self, steps: int) -> None:
         """Write the cost of the next steps down before the first of them draws a batch."""
@@ -288,21 +277,10 @@ class Trainer:
 
     def _begin(self) -> None:
         """Have the whole plan admitted before the first step, not refused when the budget runs out in the middle."""
-        config, setup = self.setup.config, self.setup
-        if self.paid and self.account.ledger.reserved(self.run) >= setup.steps:
+        if self.paid and self.account.ledger.reserved(self.run) >= self.setup.steps:
             return
-        plan = None if config.rehearsal or setup.method.private == "unread" else self._spend(0, setup.steps)
-        budget = None if config.budget is None or config.rehearsal else (config.budget, config.delta)
-        admission = self.account.begin(plan, budget, config.accountant, publications_of(setup))
-        if admission.left is not None:
-            self.progress.message(
-                f"of the dataset's budget ε = {admission.left:.4g} will be left after this run, judged by {admission.judge}"
-            )
-        holds = min((epsilon for epsilon, _ in self.account.ledger.budgets()), default=None)
-        if budget is not None and holds is not None and holds < budget[0]:
-            self.progress.warn(
-                f"the budget of ε = {holds:g} that was set before holds, not {budget[0]:g}: raise it with 'halfmask ledger raise-budget'"
-            )
+        reads_private = self.setup.method.private != "unread" and not self.setup.config.rehearsal
+        begin_run(self.setup, self._spend(0, self.setup.steps) if reads_private else None, self.progress)
 
     def _write_unsafe(self, batch: Batch, clipped: ClippedSum | ClippedCoordinates) -> None:
         with torch.no_grad():
@@ -330,65 +308,19 @@ class Trainer:
 
     def save_checkpoint(self) -> None:
         """Everything needed to go on, all of it public or post-processing."""
-        self.folder.save_checkpoint(
-            {
-                "run": self.run,
-                "plan": self._plan_facts(),
-                "begun": self.begun,
-                "step": self.step,
-                "model": self.setup.model.state_dict(),
-                "optimiser": self.optimiser.state(),
-                "public_batches": self.public_batches,
-                "clip_norms": self.clip_norms,
-                "samplers": {name: sampler.state() for name, sampler in self._samplers().items()},
-            }
-        )
+        self.folder.save_checkpoint(state_of(self))
 
     def resume(self) -> None:
         """Go on from the folder's checkpoint, with fresh coins and noise; what the ledger says was paid stays paid."""
-        state: dict[str, Any] = self.folder.load_checkpoint()
-        changed = sorted(name for name, value in self._plan_facts().items() if state["plan"].get(name) != value)
-        if changed:
-            raise HalfmaskError(
-                f"{self.folder.path} was started with another {', '.join(changed)}: a run goes on with the data and the noise it "
-                f"began with. Put "
-                "them (and $HALFMASK_HOME) back as they were, or start a new run"
-            )
-        self.run, self.begun, self.step = state["run"], state["begun"], state["step"]
-        self.setup.model.load_state_dict(state["model"])
-        self.optimiser.restore(state["optimiser"])
-        self.public_batches = state["public_batches"]
-        for name, sampler in self._samplers().items():
-            sampler.restore(state["samplers"][name])
-        self.paid = sum(spend.steps for spend in self.account.ledger.spends() if spend.run == self.run)
-        if self.paid < self.step and self.setup.method.private != "unread" and not self.setup.config.rehearsal:
-            raise HalfmaskError(
-                f"the run has taken {self.step} steps and the ledger here knows of {self.paid}: restore $HALFMASK_HOME as it was, "
-                f"or start anew"
-            )
-        self.paid = max(self.paid, self.step)
+        restore(self, self.folder.load_checkpoint())
         self._open_private_streams()
-        self.clip_norms = state.get("clip_norms") or self.clip_norms
         self.mechanism = replace(self.mechanism, clip_norm=self.clip_norms[-1])
 
-    def _plan_facts(self) -> dict[str, float | str]:
-        """What must be the same when a run goes on: public, all of it."""
-        setup = self.setup
-        return {
-            "dataset": setup.data.fingerprints.dataset,
-            "number of units": len(setup.units),
-            "number of steps": setup.steps,
-            "sampling rate": setup.sampling_rate,
-            "noise multiplier": setup.noise_multiplier,
-        }
-
-    def _samplers(self) -> dict[str, PublicSampler]:
+    @property
+    def samplers(self) -> dict[str, PublicSampler]:
+        """Every sampler of public randomness, by name."""
         samplers = {"view": self.view_sampler, "shuffle": self.shuffler, "basis": self.basis_sampler}
         return samplers | ({"raw": self.raw_sampler} if self.raw_sampler is not None else {})
-
-
-class Diverged(HalfmaskError):
-    """A run that came to nothing."""
 
 
 def run_training(config: RunConfig, out: Path, progress: Progress | None = None, resume: bool = False) -> Path:

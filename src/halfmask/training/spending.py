@@ -10,6 +10,7 @@ from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import UNITS, PoseRecords
 from halfmask.privacy.account import RAW, VIEWS, Publication
 from halfmask.privacy.spends import Spend
+from halfmask.training.progress import Progress
 from halfmask.training.setup import Setup
 
 
@@ -37,6 +38,24 @@ def spend_of(setup: Setup, run: str, first: int, steps: int, clip_norm: float, n
         group_sizes=group_sizes(setup.private, config.unit),
         unprotected="; ".join(reads),
     )
+
+
+def begin_run(setup: Setup, plan: Spend | None, progress: Progress) -> None:
+    """Have a run admitted and its plan reserved; say what that leaves of a budget.
+
+    Args:
+        plan: all steps of the run; None for one that reads nothing private.
+    """
+    config, account = setup.config, setup.account
+    budget = None if config.budget is None or config.rehearsal else (config.budget, config.delta)
+    admission = account.begin(plan, budget, config.accountant, publications_of(setup))
+    if admission.left is not None:
+        progress.message(f"of the dataset's budget ε = {admission.left:.4g} will be left after this run, judged by {admission.judge}")
+    holds = min((epsilon for epsilon, _ in account.ledger.budgets()), default=None)
+    if budget is not None and holds is not None and holds < budget[0]:
+        progress.warn(
+            f"the budget of ε = {holds:g} that was set before holds, not {budget[0]:g}: raise it with 'halfmask ledger raise-budget'"
+        )
 
 
 def publications_of(setup: Setup) -> list[Publication]:
