@@ -20,7 +20,7 @@ from halfmask.privacy.sketches import Sketches, blur_of, thumbnail_shape
 
 # The largest local difference of two pictures that are the same, in units of their contrast. On photographs, re-encoding stays below 0.1,
 # cuts below 0.2 and blown highlights below 0.35; different pictures were never below 0.4.
-SAME = 0.33
+SAME = 0.3
 # The same, for a scene of which a dataset holds several pictures (a fixed camera): there, someone else before the same wall is the likely
 # alternative, and a person who is small or dark changes little.
 SAME_IN_A_RECURRING_SCENE = 0.15
@@ -42,8 +42,9 @@ _MATCHES = 48
 _TOLERANCE, _SCALE_TOLERANCE = 5.0, 0.3
 # Copies had 10 and more, pictures of the same size with nothing in common up to 4.
 _FEWEST_AGREEING = 5
-# Places across and down at which two pictures are compared, and how many of them make a local difference.
-_GRID, _BOX = 28, 3
+# Places across and down at which two pictures are compared, how many of them make a local difference, and how many at each edge are left
+# out.
+_GRID, _BOX, _EDGE = 28, 3, 1
 # Gauss–Newton: rounds, and the longest step in parts of the picture. Pairs that correlate less than `_HOPELESS` after the first are left.
 _ROUNDS, _LARGEST_STEP, _HOPELESS = 5, 0.06, 0.6
 # In pixels of a thumbnail: the blur it is looked at through, without which values between pixels would be blurred more than values on
@@ -198,6 +199,8 @@ def _refine(a: Sketches, b: Sketches, lay: np.ndarray) -> tuple[np.ndarray, np.n
         if turn == 1:
             hopeful = np.flatnonzero(best_correlation[rows] > _HOPELESS)
             rows, lay, seen_a, seen_b = rows[hopeful], lay[hopeful], seen_a.take(hopeful), seen_b.take(hopeful)
+            if not len(rows):
+                return overlap, best_correlation, difference
     u, v, pa, pb = _laid(seen_a, seen_b, best[rows])
     difference[rows] = np.minimum(_largest_difference(pa, pb), _largest_difference(pb, pa))
     share_b = (u[:, -1] - u[:, 0]) * (v[:, -1] - v[:, 0]) * (_GRID / (_GRID - 1)) ** 2
@@ -263,11 +266,11 @@ def _largest_difference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     normal = (basis @ basis.transpose(0, 2, 1)).astype(np.float64) + 1e-2 * np.eye(4)
     weights = np.linalg.solve(normal, (basis @ y.reshape(len(y), -1, 1)).astype(np.float64))
     residual = y - (weights.transpose(0, 2, 1).astype(np.float32) @ basis).reshape(y.shape)
-    places = np.arange(_GRID)
-    near = (np.abs(places[:, None] - places) <= _BOX // 2).astype(np.float32) / _BOX
-    # Without the outermost places: a cut picture's blur there knows nothing of what was cut off.
-    local = (near @ residual @ near.T)[:, 1:-1, 1:-1]
-    return np.abs(local).max((1, 2)) / np.maximum(y.std((1, 2)), 1e-3)
+    # A cut picture's blur knows nothing of what was cut off, so at the edge it differs from the whole one's.
+    inner = residual[:, _EDGE:-_EDGE, _EDGE:-_EDGE]
+    places = np.arange(inner.shape[1])
+    near = (np.abs(places[:, None] - places) <= _BOX // 2).astype(np.float32)[_BOX // 2 : -(_BOX // 2)] / _BOX
+    return np.abs(near @ inner @ near.T).max((1, 2)) / np.maximum(y.std((1, 2)), 1e-3)
 
 
 class _Thumbnails:

@@ -168,10 +168,11 @@ class Fingerprints:
         path = folder / f"{self.dataset}.records"
         # The same images may come with other annotations or subjects, and two runs may say so at once.
         with FileLock(f"{path}.lock", mode=0o600):
-            every = Fingerprints.joined([Fingerprints.load(path), self]) if path.exists() else self
-            body = every._each_once()._body()
-            if path.exists() and len(path.read_bytes()) == len(body) + hashlib.sha256().digest_size:
+            known = [Fingerprints.load(path)] if path.exists() else []
+            every = Fingerprints.joined([*known, self])._each_once()
+            if known and len(every) == len(known[0]):
                 return
+            body = every._body()
             draft = path.with_suffix(f".{os.getpid()}.{os.urandom(4).hex()}.draft")
             try:
                 with open(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:

@@ -28,6 +28,8 @@ _BLURS = tuple(1.35 * _STEP**rung for rung in range(10))
 # How many words each rung may give, the strongest first: fewer where there is room for fewer.
 _QUOTAS = (16, 16, 16, 14, 12, 10, 8, 8, 6, 6)
 WORDS = sum(_QUOTAS)
+# In grey levels. What is fainter is rounding: an empty frame has no words, else it would be a copy of every other one.
+_FAINTEST = 0.05
 # Samples around a place, in blurs from it: far enough out to tell places apart, near enough that a cut leaves most of them inside.
 _REACH, _SAMPLES = 3.5, 8
 # The waves (across, down) whose signs are a word's bits. The first is the one that decides between a patch and its mirror image.
@@ -143,7 +145,7 @@ def _extrema(contrast: np.ndarray, margin: int, quota: int) -> tuple[np.ndarray,
     inside = contrast[margin:-margin, margin:-margin]
     peak = inside == cv2.dilate(contrast, _NEAR)[margin:-margin, margin:-margin]
     hollow = inside == cv2.erode(contrast, _NEAR)[margin:-margin, margin:-margin]
-    rows, columns = np.nonzero(peak ^ hollow)
+    rows, columns = np.nonzero((peak ^ hollow) & (np.abs(inside) > _FAINTEST))
     strength = np.abs(inside[rows, columns])
     if len(rows) > quota:
         best = np.argpartition(-strength, quota)[:quota]
@@ -166,6 +168,6 @@ def _thumbnail(grey: np.ndarray) -> np.ndarray:
     small = cv2.resize(smooth, (int(columns), int(rows)), interpolation=cv2.INTER_AREA)
     low, high = float(small.min()), float(small.max())
     out = np.zeros(THUMBNAIL, np.uint8)
-    if high > low:
+    if high - low > _FAINTEST:
         out[: small.size] = np.round(255 * ((small - low) / (high - low)) ** _GAMMA).ravel()
     return out
