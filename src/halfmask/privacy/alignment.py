@@ -27,12 +27,15 @@ SAME_IN_A_RECURRING_SCENE = 0.15
 # How alike two pictures must be as a whole, and how much of the smaller must lie on the other. The cuts that are promised leave at least
 # 0.64 of the larger and all of the smaller.
 _CORRELATION, _OVERLAP = 0.95, 0.6
+# And how much of the larger must be covered, and how much more one direction may be stretched than the other (as a logarithm): a picture
+# of hardly more than an edge fits a small or squeezed part of many.
+_COVERED, _STRETCH = 0.35, 0.15
 # A scene recurs if this many other pictures look like it all over without being the same.
 _LOOKALIKE_CORRELATION, _RECURRING = 0.9, 2
 
 # Pictures that are compared with each one, those with the most shared words (rare ones count for more) first. A copy is nearly always the
 # first; the others are there for scenes that recur.
-_CANDIDATES = 12
+_CANDIDATES = 8
 # Work is cut into pieces so that memory does not grow with the datasets.
 _BLOCK_ROWS, _BLOCK_PAIRS = 256, 256
 # Shared words that are looked at for the way one picture lies on the other.
@@ -40,8 +43,8 @@ _MATCHES = 48
 # How far from its expected place a word may stand, in pixels of the picture scaled to one area, and by how much its scale may be off (as a
 # logarithm: two steps of the ladder).
 _TOLERANCE, _SCALE_TOLERANCE = 5.0, 0.3
-# Copies had 10 and more, pictures of the same size with nothing in common up to 4.
-_FEWEST_AGREEING = 5
+# Copies have 40 as a rule and 10 at least, unless hardly anything is left of them; half of all pairs of strangers have up to 6.
+_FEWEST_AGREEING = 7
 # Places across and down at which two pictures are compared, how many of them make a local difference, and how many at each edge are left
 # out.
 _GRID, _BOX, _EDGE = 28, 3, 1
@@ -58,7 +61,7 @@ class Likeness:
 
     Attributes:
         agreeing: shared words that stand where they should.
-        overlap: share of the smaller picture that lies on the other.
+        overlap: share of the smaller picture that lies on the other; 0 where no cut and resize would lay it so.
         correlation: of the parts that overlap.
         difference: the largest of any place, in units of the pictures' contrast; infinite where there is no likeness.
     """
@@ -204,7 +207,11 @@ def _refine(a: Sketches, b: Sketches, lay: np.ndarray) -> tuple[np.ndarray, np.n
     u, v, pa, pb = _laid(seen_a, seen_b, best[rows])
     difference[rows] = np.minimum(_largest_difference(pa, pb), _largest_difference(pb, pa))
     share_b = (u[:, -1] - u[:, 0]) * (v[:, -1] - v[:, 0]) * (_GRID / (_GRID - 1)) ** 2
-    overlap[rows] = np.maximum(share_b, share_b * np.abs(best[rows, 1] * best[rows, 3]))
+    share_a = share_b * np.abs(best[rows, 1] * best[rows, 3])
+    size_a, size_b = a.sizes[rows].astype(np.float32), b.sizes[rows].astype(np.float32)
+    wide, high = np.abs(best[rows, 1]) * size_a[:, 1] / size_b[:, 1], np.abs(best[rows, 3]) * size_a[:, 0] / size_b[:, 0]
+    plausible = (np.minimum(share_a, share_b) >= _COVERED) & (np.abs(np.log(wide / np.maximum(high, 1e-3) + 1e-9)) <= _STRETCH)
+    overlap[rows] = np.where(plausible, np.maximum(share_a, share_b), 0)
     return overlap, best_correlation, difference
 
 
