@@ -55,6 +55,14 @@ def test_a_copy_is_known_and_strangers_are_not(fresh_home: Path) -> None:
     assert not first.in_pictures_of(nothing).any() and len(nothing.in_pictures_of(first)) == 0
 
 
+def test_what_has_no_sketch_is_known_by_its_hash(fresh_home: Path) -> None:
+    blank = fingerprint_images(np.zeros((1, 3, 40, 40), np.uint8))
+    named = Fingerprints.stacked([{"exact": fingerprint_name("figure", name)} for name in ("7", "8")])
+    both = Fingerprints.joined([blank, named])
+    assert both.in_pictures_of(both.take(np.array([0, 2]))).tolist() == [True, False, True]
+    assert not blank.in_pictures_of(fingerprint_images(np.zeros((1, 3, 41, 40), np.uint8))).any(), "no black frame is another"
+
+
 def test_every_record_of_a_known_photograph_is_known(fresh_home: Path) -> None:
     """Several people stand in one image: each of their records has its fingerprint."""
     brighter = fingerprint_images(np.minimum(255, people(count=2) * 0.9 + 20).astype(np.uint8))
