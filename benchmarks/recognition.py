@@ -25,9 +25,9 @@ from halfmask.privacy.alignment import SAME, SAME_IN_A_RECURRING_SCENE, Likeness
 from halfmask.privacy.sketches import Sketches, sketch
 
 Change = Callable[[np.ndarray, np.random.Generator], np.ndarray]
-FRAMES_PER_CLIP, FIGURES = 3, 300
+FIGURES = 300
 SWEEP = [
-    (same, strict) for same in (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5) for strict in (0.08, 0.1, 0.12, 0.15, 0.2, 0.3) if strict <= same
+    (same, strict) for same in (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5) for strict in (0.06, 0.08, 0.1, 0.15, 0.2, 0.3) if strict <= same
 ]
 
 
@@ -36,11 +36,15 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="the folder with the real sets")
     parser.add_argument("--sheets", type=Path, default=Path(tempfile.gettempdir()) / "recognition", help="where contact sheets go")
     parser.add_argument("--sample", type=int, default=150, help="pictures of each set that are changed")
+    parser.add_argument(
+        "--frames", type=int, default=3, help="pictures of each clip; thresholds were chosen at 3 and 8; other numbers give other pictures"
+    )
+    parser.add_argument("--sets", nargs="*", default=list(SETS), help="only these")
     options = parser.parse_args()
     options.sheets.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as drawn:
         export_figures(Path(drawn), {"private": FIGURES, "public": FIGURES, "test": FIGURES})
-        sets = [found for name in SETS if (found := load(name, Path(drawn) if name == "figures" else options.data))]
+        sets = [found for name in options.sets if (found := load(name, Path(drawn) if name == "figures" else options.data, options.frames))]
         copies = measure_misses(sets, options.sample)
         strangers = measure_confirmations(sets, options.sheets)
     sweep(copies, strangers)
@@ -53,10 +57,11 @@ class Pictures:
     name: str
     sources: list[tuple[Path, int]]
     sketches: Sketches
+    frames: int
 
     def read(self, row: int) -> np.ndarray:
         path, frame = self.sources[row]
-        return clip(path)[frame] if path.suffix in CLIPS else cv2.cvtColor(cv2.imread(str(path)), cv2.COLOR_BGR2RGB)
+        return clip(path, self.frames)[frame] if path.suffix in CLIPS else cv2.cvtColor(cv2.imread(str(path)), cv2.COLOR_BGR2RGB)
 
     def label(self, row: int) -> str:
         path, frame = self.sources[row]
@@ -77,27 +82,27 @@ SETS = {
 CLIPS = (".mp4", ".avi")
 
 
-def load(name: str, folder: Path) -> Pictures | None:
+def load(name: str, folder: Path, frames: int) -> Pictures | None:
     paths = [path for path in sorted(folder.glob(SETS[name])) if path.suffix in (*CLIPS, ".jpg", ".png")]
     sources, found = [], []
     start = time.process_time()
     for path in paths:
-        images = clip(path) if path.suffix in CLIPS else [cv2.cvtColor(cv2.imread(str(path)), cv2.COLOR_BGR2RGB)]
+        images = clip(path, frames) if path.suffix in CLIPS else [cv2.cvtColor(cv2.imread(str(path)), cv2.COLOR_BGR2RGB)]
         for number, image in enumerate(images):
             sources.append((path, number))
             found.append(sketch(image))
     if not sources:
         return None
     print(f"{name}: {len(sources)} pictures read and sketched in {time.process_time() - start:.0f} s of processor time", flush=True)
-    return Pictures(name, sources, joined(found))
+    return Pictures(name, sources, joined(found), frames)
 
 
-def clip(path: Path) -> list[np.ndarray]:
+def clip(path: Path, count: int) -> list[np.ndarray]:
     """A few frames, as far apart as they can be."""
     video, frames = cv2.VideoCapture(str(path)), []
     while (read := video.read())[0]:
         frames.append(cv2.cvtColor(read[1], cv2.COLOR_BGR2RGB))
-    return [frames[int((k + 0.5) * len(frames) / FRAMES_PER_CLIP)] for k in range(FRAMES_PER_CLIP)] if frames else []
+    return [frames[int((k + 0.5) * len(frames) / count)] for k in range(count)] if frames else []
 
 
 def joined(parts: list[Sketches]) -> Sketches:
