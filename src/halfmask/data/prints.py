@@ -44,23 +44,19 @@ def fill_prints(arrays: dict[str, np.ndarray], rows: Sequence[int], found: dict[
 def people_prints(arrays: dict[str, np.ndarray], people: Sequence[Person]) -> Fingerprints:
     """The fingerprints of people whose pictures were printed, with their annotations and subjects."""
     secret, nobody = key(), np.zeros(16, np.uint8)
-    return Fingerprints(
-        *(arrays[f"{_PREFIX}{name}"] for name in ("exact", "bands", "sealed")),
-        _rows([fingerprint_annotation(person.joints, secret) for person in people]),
-        _rows([fingerprint_name("subject", person.subject_name, secret) if person.subject_name else nobody for person in people]),
-    )
+    pictures = {name: arrays[f"{_PREFIX}{name}"] for name in _shapes()}
+    annotations = [fingerprint_annotation(person.joints, secret) for person in people]
+    subjects = [fingerprint_name("subject", person.subject_name, secret) if person.subject_name else nobody for person in people]
+    named = {"annotations": annotations, "subjects": subjects}
+    return Fingerprints.from_arrays(pictures | {name: np.array(rows, np.uint8).reshape(len(people), 16) for name, rows in named.items()})
 
 
 def named_prints(names: Sequence[str], subjects: Sequence[str] | None = None) -> Fingerprints:
     """Fingerprints of drawn people, who are known by name: the same whatever size they are drawn at."""
     secret = key()
-    blank = empty_prints(len(names))
-    return Fingerprints(
-        _rows([fingerprint_name("drawn", name, secret) for name in names]),
-        blank[f"{_PREFIX}bands"],
-        blank[f"{_PREFIX}sealed"],
-        np.zeros((len(names), 16), np.uint8),
-        np.zeros((len(names), 16), np.uint8) if subjects is None else _rows([fingerprint_name("subject", s, secret) for s in subjects]),
+    return Fingerprints.stacked(
+        [{"exact": fingerprint_name("drawn", name, secret)} for name in names],
+        subjects=None if subjects is None else [fingerprint_name("subject", subject, secret) for subject in subjects],
     )
 
 
@@ -69,10 +65,6 @@ def fingerprints_of(records: PoseRecords) -> Fingerprints:
     if records.prints is not None:
         return records.prints
     return Fingerprints.from_arrays(cached("fingerprints", records.key, lambda: fingerprint_images(records.images).arrays()))
-
-
-def _rows(hashes: list[np.ndarray]) -> np.ndarray:
-    return np.stack(hashes) if hashes else np.zeros((0, 16), np.uint8)
 
 
 @cache

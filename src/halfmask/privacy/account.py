@@ -57,8 +57,8 @@ class Account:
     def __init__(self, prints: Fingerprints, unit: str = "crop", folder: Path | None = None):
         self.prints, self.unit = prints, unit
         self.ledger = Ledger(prints.dataset, folder)
-        # Records files never change under their name, so each is compared once.
-        self._verdicts: dict[str, tuple[bool, bool]] = {}
+        # Each state of a records file is compared once: the photographs are those of its name, but annotations and subjects may be added.
+        self._verdicts: dict[tuple[str, int], tuple[bool, bool]] = {}
 
     @property
     def related_names(self) -> list[str]:
@@ -72,11 +72,12 @@ class Account:
                 # Nobody knows whom it speaks of: if anything was spent, it may have been on anybody.
                 other.verify()
                 continue
-            if name not in self._verdicts:
+            state = (name, records.stat().st_size)
+            if state not in self._verdicts:
                 theirs = Fingerprints.load(records)
                 pictures = bool(self.prints.in_pictures_of(theirs).any()) or bool(theirs.in_pictures_of(self.prints).any())
-                self._verdicts[name] = (pictures, bool(self.prints.in_subjects_of(theirs).any()))
-            pictures, subjects = self._verdicts[name]
+                self._verdicts[state] = (pictures, bool(self.prints.in_subjects_of(theirs).any()))
+            pictures, subjects = self._verdicts[state]
             if pictures or subjects:
                 other.verify()
             if pictures or (subjects and ("subject" in (self.unit, *(spend.unit for spend in other.committed())))):
