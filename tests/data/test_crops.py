@@ -32,7 +32,8 @@ def test_threads_change_nothing(people) -> None:
     alone, _ = crop_people(people, SIZE, workers=1)
     together, _ = crop_people(people, SIZE, workers=4)
     assert alone.keys() == together.keys()
-    for name in alone:
+    # Sketches are sealed with a fresh nonce each time.
+    for name in alone.keys() - {"print_bands", "print_sealed"}:
         np.testing.assert_array_equal(alone[name], together[name])
     assert len({crop.tobytes() for crop in alone["images"]}) == 4
 
