@@ -19,7 +19,7 @@ from halfmask.data.prints import fingerprints_of, named_prints
 from halfmask.errors import HalfmaskError
 from halfmask.training.config import RunConfig
 from halfmask.training.progress import Progress
-from halfmask.training.setup import prepare
+from halfmask.training.setup import Setup, prepare
 
 Build = Callable[..., RunConfig]
 UNITS = ["crop", "image", "subject"]
@@ -260,3 +260,23 @@ def test_nobody_whom_an_account_protects_is_pretrained_on(
     with pytest.raises(HalfmaskError, match="12 of 12 records to pre-train on"):
         pretrain(tiny_config(folder, "data.splits.public=private", "data.splits.private=test", epochs=0.5, batch=4), tmp_path / "weights")
     pretrain(tiny_config(folder, epochs=0.5, batch=4), tmp_path / "others")
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_people_who_recur_can_be_left_out_unprotected(
+    unit: str, clinic: Path, tiny_config: Build, tmp_path: Path, fresh_home: Path, quick_accounting: None
+) -> None:
+    """Whether somebody is left out depends on them and on public people alone: whoever stays, stays as they were."""
+    from halfmask.training.setup import public_assumptions
+
+    def whole(settings: tuple[str, ...], folder: Path) -> Setup:
+        return prepare(tiny_config(f"data.name={folder}", *settings, unit=unit, batch=1), Progress())
+
+    folder = changed(clinic, tmp_path / "data", DETOURS["stored again"])
+    before, after = whole((), clinic), whole(("data.recurring=leave-out",), folder)
+    assert 0 < after.data.recurring == len(before.private) - len(after.private)
+    gone = set(before.private.ids.tolist()) - set(after.private.ids.tolist())
+    kept = np.flatnonzero(~np.isin(before.private.ids, list(gone)))
+    assert np.array_equal(before.private.images[kept], after.private.images) and len(after.units) < len(before.units)
+    assert any("not protected" in line and str(after.data.recurring) in line for line in public_assumptions(after))
+    assert not fingerprints_of(after.private).in_pictures_of(fingerprints_of(after.data.test)).any()  # type: ignore[arg-type]

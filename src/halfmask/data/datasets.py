@@ -44,6 +44,8 @@ class DataConfig:
         skeleton: `mpii`, `coco` or `lsp` to have the joints as that dataset does, which a model trained on it needs.
         strangers: parts (`public`, `basis`, `tuning`, `test`) without subject ids of which the data holder declares, where subjects are
             protected, that nobody in them is. The certificate says so.
+        recurring: what to do about private people who recur in another part: `refuse` the dataset, or `leave-out` those private records,
+            with all of their units. They are public, or scored openly, as it is; the certificate says how many are not protected.
         on_bad: `refuse` an image file that is missing or damaged, or `skip` the people on it.
         workers: threads that open images; 0 for one per core.
     """
@@ -61,6 +63,7 @@ class DataConfig:
     boxes: str | None = None
     skeleton: str | None = None
     strangers: list[str] = field(default_factory=list)
+    recurring: str = "refuse"
     on_bad: str = "refuse"
     workers: int = 0
 
@@ -72,6 +75,7 @@ class Datasets:
     Attributes:
         fingerprints: of all private people, whoever of them leaves later: they name the dataset's account.
         left_out: by part, how many annotated people are no record, for each reason.
+        recurring: how many private records were left out because they recur in another part.
         basis, tuning: public people for the subspace, and to watch, where the recipe sets some apart.
     """
 
@@ -83,6 +87,7 @@ class Datasets:
     left_out: dict[str, dict[str, int]] = field(default_factory=dict)
     basis: PoseRecords | None = None
     tuning: PoseRecords | None = None
+    recurring: int = 0
 
     def remarks(self) -> list[str]:
         """Who is no record and why, in numbers: the names of private files stay where they are."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.fingerprints import Fingerprints
 
@@ -39,6 +41,19 @@ def find_overlaps(private: Fingerprints, others: Mapping[str, Fingerprints]) -> 
     return [overlap for overlap in found if overlap.pictures or overlap.subjects]
 
 
+def recurring(private: Fingerprints, others: Mapping[str, Fingerprints], unit: str) -> np.ndarray:
+    """Which private records recur in another part, one flag each.
+
+    Each flag is a function of the record itself and of public data, so leaving those records out tells nothing of anybody who stays.
+    """
+    found = np.zeros(len(private), bool)
+    for prints in others.values():
+        found |= private.in_pictures_of(prints)
+        if unit == "subject":
+            found |= private.in_subjects_of(prints)
+    return found
+
+
 def check_overlaps(private: Fingerprints, others: Mapping[str, Fingerprints], unit: str, strangers: Sequence[str] = ()) -> list[str]:
     """Refuse people on both sides; return what is worth a warning.
 
@@ -63,7 +78,8 @@ def check_overlaps(private: Fingerprints, others: Mapping[str, Fingerprints], un
             raise HalfmaskError(
                 f"{overlap.words()}. Nobody can be protected and {side} at once: move all records of a photograph"
                 + (" and of a subject" if unit == "subject" else "")
-                + " to one part ('halfmask data inspect' counts them by part)"
+                + " to one part ('halfmask data inspect' counts them by part), or leave those private ones out, unprotected, with "
+                "data.recurring=leave-out"
             )
         warnings.append(f"{overlap.words()}: the promise is to one {unit}, and not to a subject with all their pictures")
     return warnings

@@ -215,6 +215,7 @@ class RunConfig:
             ("subspace kind", self.subspace.kind, ("gradients", "layers")),
             ("optimiser of the private half", self.private.optimiser, ("shared", "sgd", "adam")),
             ("unit gradient", self.unit_gradient, ("mean", "sum")),
+            ("way to treat people who recur (data.recurring)", self.data.recurring, ("refuse", "leave-out")),
         ):
             if found not in known:
                 raise unknown_name(kind, found, known)

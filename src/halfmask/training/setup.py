@@ -12,7 +12,7 @@ import torch
 
 from halfmask.data.datasets import Datasets, load_datasets, with_view
 from halfmask.data.keyed import uniforms
-from halfmask.data.overlaps import check_overlaps
+from halfmask.data.overlaps import check_overlaps, recurring
 from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import PoseRecords, Units
 from halfmask.data.rehearsal import rehearsal_of
@@ -104,7 +104,7 @@ def prepare(
     torch.manual_seed(config.seed)
     data = data or load_datasets(config.data, config.model.input_size, progress.stage)
     view = make_view(config.view.name, config.view.options)
-    _check_parts(config, data, progress)
+    data = _parted(config, data, progress)
     account = Account(data.fingerprints, config.unit)
     if config.rehearsal:
         data = rehearsal_of(data, view)
@@ -264,10 +264,16 @@ def build_model(config: ModelConfig, joints: int = 16, untrained: bool = False) 
     return model
 
 
-def _check_parts(config: RunConfig, data: Datasets, progress: Progress) -> None:
-    """Someone cannot be both protected and public, or protected and scored openly."""
+def _parted(config: RunConfig, data: Datasets, progress: Progress) -> Datasets:
+    """Someone cannot be both protected and public, or protected and scored openly: refuse such people, or leave them out."""
     parts = {"public": data.public, "basis": data.basis, "tuning": data.tuning, "test": data.test}
     others = {part: fingerprints_of(records) for part, records in parts.items() if records is not None and len(records)}
+    if config.data.recurring == "leave-out":
+        units = data.private.unit_ids(config.unit)
+        again = np.isin(units, units[recurring(fingerprints_of(data.private), others, config.unit)])
+        if again.any():
+            progress.warn(f"{again.sum():,} private records recur in another part: they are left out, and not protected")
+            data = replace(data, private=data.private.take(np.flatnonzero(~again)), recurring=int(again.sum()))
     for line in check_overlaps(fingerprints_of(data.private), others, config.unit, config.data.strangers):
         progress.warn(line)
     if "test" in others:
@@ -276,6 +282,7 @@ def _check_parts(config: RunConfig, data: Datasets, progress: Progress) -> None:
             progress.warn(
                 f"{elsewhere:,} of the test records show people whom another account here protects: their scores are not covered by any ε"
             )
+    return data
 
 
 def _set_basis_apart(
@@ -386,6 +393,11 @@ def public_assumptions(setup: Setup) -> list[str]:
         lines.append(f"{len(setup.watched)} public people on whom settings were chosen along the way")
     if setup.method.view and setup.raw_public is not None and config.public.raw_share > 0:
         lines.append(f"{len(setup.raw_public)} raw images of public people with their labels")
+    if setup.data.recurring:
+        lines.append(
+            f"{setup.data.recurring} private records whose photograph or subject another part has too: they were left out, and are not "
+            "protected"
+        )
     if config.unit == "subject" and config.data.strangers:
         parts = " and ".join(f"'{part}'" for part in config.data.strangers)
         lines.append(f"that nobody in {parts} is a protected subject: declared by the data holder, and not checked, for want of ids")
