@@ -115,6 +115,15 @@ def test_a_scene_that_recurs_is_judged_more_strictly() -> None:
     assert alignment.confirmed(pairs, likeness).tolist() == [False, False, False, True]
 
 
+def test_a_small_part_is_no_evidence() -> None:
+    """A plain part fits many pictures, so however well it fits, it must be a good part of the whole."""
+    images = [photograph(seed) for seed in range(COUNT)]
+    parts = [np.ascontiguousarray(image[40:168, 30:140]) for image in images]
+    likeness = alignment.compare(sketches(images), sketches(parts), np.column_stack([np.arange(COUNT)] * 2))
+    assert np.median(likeness.difference) < alignment.SAME, "they fit, or this tests nothing"
+    assert len(same_pictures(sketches(images), sketches(parts))) == 0
+
+
 def test_nothing_is_compared_with_nothing() -> None:
     some, none = sketches([photograph(0)]), sketches([photograph(0)]).take(np.arange(0))
     blank = sketches([np.zeros((60, 60, 3), np.uint8)] * 2)
