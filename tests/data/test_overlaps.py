@@ -17,6 +17,7 @@ from halfmask.data.export import export_figures
 from halfmask.data.overlaps import check_overlaps, find_overlaps
 from halfmask.data.prints import fingerprints_of, named_prints
 from halfmask.errors import HalfmaskError
+from halfmask.privacy.fingerprints import Fingerprints
 from halfmask.training.config import RunConfig
 from halfmask.training.progress import Progress
 from halfmask.training.setup import Setup, prepare
@@ -280,3 +281,15 @@ def test_people_who_recur_can_be_left_out_unprotected(
     assert np.array_equal(before.private.images[kept], after.private.images) and len(after.units) < len(before.units)
     assert any("not protected" in line and str(after.data.recurring) in line for line in public_assumptions(after))
     assert not fingerprints_of(after.private).in_pictures_of(fingerprints_of(after.data.test)).any()  # type: ignore[arg-type]
+
+
+def test_what_was_compared_is_kept_by_content(monkeypatch: pytest.MonkeyPatch, fresh_home: Path) -> None:
+    from halfmask.data import overlaps
+
+    monkeypatch.setattr(overlaps, "_WORTH_KEEPING", 0)
+    private, public = named_prints(["a", "b"]), named_prints(["b", "c"])
+    assert overlaps.in_pictures(private, public).tolist() == [False, True]
+    assert overlaps.in_pictures(named_prints(["b", "a"]), public).tolist() == [True, False], "other people, or others in this place"
+    assert overlaps.in_pictures(private, named_prints(["a", "c"])).tolist() == [True, False]
+    monkeypatch.setattr(Fingerprints, "in_pictures_of", lambda *a: pytest.fail("compared again"))
+    assert overlaps.in_pictures(private, public).tolist() == [False, True]

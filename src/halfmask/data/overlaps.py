@@ -9,11 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 
 import numpy as np
 
+from halfmask.data.store import cached
 from halfmask.errors import HalfmaskError
+from halfmask.privacy.code import code_digest
 from halfmask.privacy.fingerprints import Fingerprints
+
+
+# Fewer pairs are compared at once; a result on disk would cost as much.
+_WORTH_KEEPING = 50_000
 
 
 @dataclass(frozen=True)
@@ -32,11 +39,23 @@ class Overlap:
         return f"private records recur in '{self.part}': {', '.join(found)}"
 
 
+def in_pictures(private: Fingerprints, other: Fingerprints) -> np.ndarray:
+    """Which private records show a photograph that `other` has: compared once, and kept in private storage for the next run."""
+
+    def build() -> dict[str, np.ndarray]:
+        return {"recur": private.in_pictures_of(other)}
+
+    if len(private) * len(other) < _WORTH_KEEPING:
+        return build()["recur"]
+    # By content, not by name: a result that is found again for other people would let them stand on both sides.
+    content = [sha256(prints.exact.tobytes() + prints.annotations.tobytes()).hexdigest() for prints in (private, other)]
+    return np.array(cached("overlaps", "/".join([*content, code_digest()]), build)["recur"])
+
+
 def find_overlaps(private: Fingerprints, others: Mapping[str, Fingerprints]) -> list[Overlap]:
     """The parts in which private people recur."""
     found = [
-        Overlap(part, int(private.in_pictures_of(prints).sum()), int(private.in_subjects_of(prints).sum()))
-        for part, prints in others.items()
+        Overlap(part, int(in_pictures(private, prints).sum()), int(private.in_subjects_of(prints).sum())) for part, prints in others.items()
     ]
     return [overlap for overlap in found if overlap.pictures or overlap.subjects]
 
@@ -48,7 +67,7 @@ def recurring(private: Fingerprints, others: Mapping[str, Fingerprints], unit: s
     """
     found = np.zeros(len(private), bool)
     for prints in others.values():
-        found |= private.in_pictures_of(prints)
+        found |= in_pictures(private, prints)
         if unit == "subject":
             found |= private.in_subjects_of(prints)
     return found
