@@ -18,7 +18,6 @@ from halfmask.errors import HalfmaskError
 from halfmask.privacy.code import code_digest
 from halfmask.privacy.fingerprints import Fingerprints
 
-
 # Fewer pairs are compared at once; a result on disk would cost as much.
 _WORTH_KEEPING = 50_000
 

@@ -74,11 +74,11 @@ def plan_run(config: RunConfig, progress: Progress) -> RunPlan:
     if setup.method.private == "noised":
         prospect = setup.prospect
         facts |= {"signal_at_best": prospect.signal, "signal_in_a_step": prospect.step_signal, "coordinates": prospect.coordinates}
+        facts["suggested_batch"] = suggested_batch(len(setup.units), config.epochs)
         if prospect.signal < HOPELESS and not config.even_so:
             problems.append(f"{prospect.words()}; {prospect.advice()}")
-        facts["suggested_batch"] = suggested_batch(
-            len(setup.units), config.epochs, config.epsilon, config.delta, Adjacency.parse(config.adjacency)
-        )
+        elif prospect.signal < DOUBTFUL:
+            listener.warn(f"this is hardly enough: {prospect.words()}; {prospect.advice()}")
         facts["suggested_coordinates"] = prospect.affordable if prospect.signal < DOUBTFUL else None
     facts["suggested_recipe"] = "pose/best" if len(setup.units) >= 1000 and setup.basis is not None else "pose/figures"
     if setup.method.private != "unread" and not config.rehearsal:
@@ -102,6 +102,7 @@ def _facts(setup: Setup) -> dict[str, Any]:
         "unit": config.unit,
         "units": len(setup.units),
         "private_records": len(setup.private),
+        "left_out_because_they_recur_in_another_part": setup.data.recurring,
         "public_records": sum(len(part) for part in (setup.basis, setup.raw_public, setup.watched) if part is not None),
         "test_records": 0 if setup.data.test is None else len(setup.data.test),
         "expected_batch": config.batch,

@@ -16,11 +16,10 @@ import math
 from dataclasses import dataclass
 
 from halfmask.errors import HalfmaskError
-from halfmask.privacy.accounting import calibrate
-from halfmask.privacy.adjacency import Adjacency
 
 # Below the first, even people who all agree are ten times weaker than the noise; below the second, noise is the greater part at best.
 HOPELESS, DOUBTFUL = 0.1, 1.0
+_ENOUGH_STEPS = 20
 
 
 @dataclass(frozen=True)
@@ -80,19 +79,9 @@ def check_prospect(prospect: Prospect, even_so: bool) -> str | None:
     return found
 
 
-def suggested_batch(units: int, epochs: float, epsilon: float, delta: float, adjacency: Adjacency) -> int:
-    """The expected batch at which the best case is best, by Rényi accounting, which is quick; larger ones always help a little more."""
-    best, chosen = 0.0, 1
-    sizes = sorted({max(1, round(units * 2**-i)) for i in range(12)})
-    for batch in sizes:
-        steps = math.ceil(epochs * units / batch)
-        relation = Adjacency.ZERO_OUT if adjacency is Adjacency.REPLACE_ONE else adjacency
-        try:
-            noise = calibrate(epsilon, delta, batch / units, steps, relation, "rdp")
-        except HalfmaskError:
-            continue
-        signal = batch * math.sqrt(steps) / noise
-        # A tenth more is not worth twice the work of a step.
-        if signal > 1.1 * best:
-            best, chosen = signal, batch
-    return chosen
+def suggested_batch(units: int, epochs: float) -> int:
+    """The largest expected batch that leaves enough steps to learn in.
+
+    At a given number of epochs the work is the same whatever the batch, and the signal is the stronger the larger it is.
+    """
+    return max(1, min(units, int(epochs * units / _ENOUGH_STEPS)))

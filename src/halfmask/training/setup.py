@@ -164,9 +164,10 @@ def prepare(
     sigma = 0.0
     if method.private == "noised":
         sigma = _noise(config, method, len(units), rate, steps, progress)
-        doubt = check_prospect(_prospect(config, method, model, len(units), rate, steps, sigma), config.even_so or planning)
-        if doubt is not None:
-            progress.warn(doubt)
+        if not planning:
+            doubt = check_prospect(_prospect(config, method, model, len(units), rate, steps, sigma), config.even_so)
+            if doubt is not None:
+                progress.warn(doubt)
     if method.view and not planning:
         progress.message(f"public view: {view.describe()}")
         private = with_view(private, view)
