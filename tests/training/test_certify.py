@@ -350,3 +350,10 @@ def test_records_given_up_leave_every_later_run(config: Build, tmp_path: Path, f
     plain = loop.prepare(config(unit="image", batch=4), Progress())
     assert plain.private.prints is not None and not {row.tobytes().hex() for row in plain.private.prints.exact} & gone
     assert certificate_in(run_training(config(unit="image", batch=4), tmp_path / "plain"))["already_public"]
+
+
+def test_a_run_that_no_budget_admits_leaves_no_folder(config: Build, tmp_path: Path, fresh_home: Path) -> None:
+    run_training(config("budget=1.0"), tmp_path / "first")
+    with pytest.raises(HalfmaskError, match="budget"):
+        run_training(config(), tmp_path / "second")
+    assert not (tmp_path / "second").exists()

@@ -36,7 +36,7 @@ from halfmask.training.progress import Progress
 from halfmask.training.refresh import calibrate, refresh
 from halfmask.training.setup import Setup, prepare, public_sample
 from halfmask.training.showing import Showing
-from halfmask.training.spending import begin_run, spend_of
+from halfmask.training.spending import begin_run, check_admission, spend_of
 
 # Steps whose cost is written down at once, ahead of taking them, as a share of the run and at most: what a crash can cost.
 _LEDGER_SHARE, _LEDGER_BLOCK = 0.01, 50
@@ -329,6 +329,8 @@ def run_training(config: RunConfig, out: Path, progress: Progress | None = None,
     with only_one(out):
         check_folder(out, config, resume)
         setup = prepare(config, progress)
+        if not resume:
+            check_admission(setup)
         folder = RunFolder(out) if resume else RunFolder.create(out, config)
         trainer = Trainer(setup, folder, progress)
         if resume:

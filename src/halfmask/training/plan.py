@@ -82,7 +82,7 @@ def plan_run(config: RunConfig, progress: Progress) -> RunPlan:
         facts["suggested_coordinates"] = prospect.affordable if prospect.signal < DOUBTFUL else None
     facts["suggested_recipe"] = "pose/best" if len(setup.units) >= 1000 and setup.basis is not None else "pose/figures"
     if setup.method.private != "unread" and not config.rehearsal:
-        spend = spend_of(setup, "plan", 0, setup.steps, config.clip_norm, "none")
+        spend = spend_of(setup, "", 0, setup.steps, config.clip_norm, "none")
         budget = None if config.budget is None else (config.budget, config.delta)
         try:
             admission = setup.account.consider(spend, budget, config.accountant)

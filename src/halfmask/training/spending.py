@@ -40,6 +40,15 @@ def spend_of(setup: Setup, run: str, first: int, steps: int, clip_norm: float, n
     )
 
 
+def check_admission(setup: Setup) -> None:
+    """Refuse a run that no budget admits before its folder is made; `begin_run` asks again, under the lock."""
+    config = setup.config
+    if setup.method.private == "unread" or config.rehearsal:
+        return
+    budget = None if config.budget is None else (config.budget, config.delta)
+    setup.account.consider(spend_of(setup, "", 0, setup.steps, config.clip_norm, "none"), budget, config.accountant)
+
+
 def begin_run(setup: Setup, plan: Spend | None, progress: Progress) -> None:
     """Have a run admitted and its plan reserved; say what that leaves of a budget.
 
