@@ -76,9 +76,7 @@ def plan_run(config: RunConfig, progress: Progress) -> RunPlan:
         facts |= {"signal_at_best": prospect.signal, "signal_in_a_step": prospect.step_signal, "coordinates": prospect.coordinates}
         if prospect.signal < HOPELESS and not config.even_so:
             problems.append(f"{prospect.words()}; {prospect.advice()}")
-        facts["suggested_batch"] = suggested_batch(
-            len(setup.units), config.epochs, config.epsilon, config.delta, Adjacency.parse(config.adjacency)
-        )
+        facts["suggested_batch"] = suggested_batch(len(setup.units), config.epochs, config.epsilon, config.delta)
         facts["suggested_coordinates"] = prospect.affordable if prospect.signal < DOUBTFUL else None
     facts["suggested_recipe"] = "pose/best" if len(setup.units) >= 1000 and setup.basis is not None else "pose/figures"
     if setup.method.private != "unread" and not config.rehearsal:

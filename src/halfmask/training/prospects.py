@@ -16,8 +16,7 @@ import math
 from dataclasses import dataclass
 
 from halfmask.errors import HalfmaskError
-from halfmask.privacy.accounting import calibrate
-from halfmask.privacy.adjacency import Adjacency
+from halfmask.privacy.accounting import rough_noise
 
 # Below the first, even people who all agree are ten times weaker than the noise; below the second, noise is the greater part at best.
 HOPELESS, DOUBTFUL = 0.1, 1.0
@@ -78,15 +77,14 @@ def check_prospect(prospect: Prospect, even_so: bool) -> str | None:
     return found
 
 
-def suggested_batch(units: int, epochs: float, epsilon: float, delta: float, adjacency: Adjacency) -> int:
-    """The expected batch at which the best case is best, by Rényi accounting, which is quick; larger ones always help a little more."""
+def suggested_batch(units: int, epochs: float, epsilon: float, delta: float) -> int:
+    """The expected batch at which the best case is best, by a rough account; larger ones always help a little more."""
     best, chosen = 0.0, 1
     sizes = sorted({max(1, round(units * 2**-i)) for i in range(12)})
     for batch in sizes:
         steps = math.ceil(epochs * units / batch)
-        relation = Adjacency.ZERO_OUT if adjacency is Adjacency.REPLACE_ONE else adjacency
         try:
-            noise = calibrate(epsilon, delta, batch / units, steps, relation, "rdp")
+            noise = rough_noise(epsilon, delta, batch / units, steps)
         except HalfmaskError:
             continue
         signal = batch * math.sqrt(steps) / noise
