@@ -345,7 +345,8 @@ def test_s_pub_left_in_the_private_set_is_heard_and_found(method: str, folder: P
     run = basis_run(method, folder)
     assert audit._basis(run).withstood(CLAIM) and checks.basis_apart(run.trainer).passed
     real = preparation._set_basis_apart
-    monkeypatch.setattr(preparation, "_set_basis_apart", lambda config, method, data: (data.private, real(config, method, data)[1]))
+    left_in = lambda config, method, data, *gone: (data.private, real(config, method, data, *gone)[1])  # noqa: E731
+    monkeypatch.setattr(preparation, "_set_basis_apart", left_in)
     run = basis_run(method, folder)
     assert audit._basis(run).lower_bound > CLAIM
     assert not checks.basis_apart(run.trainer).passed

@@ -64,7 +64,9 @@ def test_pretrain_makes_weights_that_train_accepts(halfmask, recipe, folder, tmp
     body = json.loads((out / "metrics.json").read_text())
     assert body["split"] == "public"
     start = ("train", recipe, "--method", "public-only", "--out", tmp_path / "r", "--set", f"model.weights={out / 'model.safetensors'}")
-    assert halfmask(*start).code == 0
+    # What was learnt in three steps does not bear the usual rate: the run would be stopped.
+    result = halfmask(*start, "--set", "optimiser.learning_rate=0.0001")
+    assert result.code == 0, result.err
 
 
 def test_data_export(halfmask, tmp_path) -> None:

@@ -23,7 +23,7 @@ def home(tmp_path: Path, shared_home: Path, trained, monkeypatch: pytest.MonkeyP
     """A copy of the private storage of a finished run, with an audit beside it."""
     copy = Path(shutil.copytree(shared_home, tmp_path / "home"))
     monkeypatch.setenv("HALFMASK_HOME", str(copy))
-    (copy / "audits" / "run").mkdir(parents=True)
+    (copy / "audits" / "run").mkdir(parents=True, exist_ok=True)
     (copy / "audits" / "run" / "audit.json").write_text("{}")
     return copy
 

@@ -170,7 +170,7 @@ def test_unit_subject_without_subjects(train, folder) -> None:
     for record in body["records"]:
         del record["subject"]
     path.write_text(json.dumps(body))
-    assert "needs subject ids and this dataset has none" in train("--data", folder, "--unit", "subject", "--batch", 2).error
+    assert "10 of 10 records of 'private' have no subject id" in train("--data", folder, "--unit", "subject", "--batch", 2).error
 
 
 def test_device_that_is_not_there(train) -> None:

@@ -2,12 +2,17 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from halfmask.data.prints import named_prints
 from halfmask.errors import HalfmaskError
+from halfmask.privacy.account import Account
 from halfmask.privacy.accounting import SampledGaussian, epsilon
+from halfmask.privacy.spends import Spend
 from halfmask.training.sweep import (
     Combination,
     PlannedRun,
@@ -25,12 +30,24 @@ from halfmask.training.sweep import (
 )
 
 
+SPEND = Spend("", "dpsgd", "zero-out", "crop", 20, 0, 39, 0.05, 2.0, 0.1, 1.0, "test")
+
+
 def planned(out: Path, *methods: str, epsilons=(0.2, 0.8), clips=(0.1,), seeds=(0,)) -> list[PlannedRun]:
     return plan_sweep({"epochs": 1}, expand(methods, epsilons, clips, seeds), [], out)
 
 
-def finish(run: PlannedRun, score: float = 50.0, steps: int = 40, ledger_total: float | str = 1.5, interrupted: bool = False) -> None:
-    """Leave behind what a run leaves."""
+def people(first: int = 0, last: int = 20) -> Account:
+    return Account(named_prints([f"picture {number}" for number in range(first, last)]))
+
+
+def finish(
+    run: PlannedRun, score: float = 50.0, steps: int = 40, interrupted: bool = False, account: Account | None = None, **paid: Any
+) -> None:
+    """Leave behind what a run leaves, in its folder and, where an account is given, in its ledger."""
+    if account is not None:
+        method = run.combination.method
+        account.pay(replace(SPEND, run=run.folder.name, method=method, last_step=steps - 1, **paid))
     run.folder.mkdir(parents=True)
     (run.folder / "config.yaml").write_text(run.config.to_yaml())
     noised = run.combination.epsilon is not None
@@ -42,7 +59,9 @@ def finish(run: PlannedRun, score: float = 50.0, steps: int = 40, ledger_total: 
         "sampling_rate": 0.05,
         "steps": steps,
         "noise_source": "test",
-        "ledger_total": ledger_total,
+        "run": run.folder.name,
+        "method": run.combination.method,
+        "dataset_fingerprint": "nobody" if account is None else account.ledger.dataset,
     }
     (run.folder / "certificate.json").write_text(json.dumps(certificate))
     metrics = {"task": "pose", "dataset": "figures", "split": "test", "metrics": {"pckh@0.5": score, "pckh@0.1": 1.0}}
@@ -169,24 +188,56 @@ def test_optimiser_line_of_adamw(tmp_path) -> None:
     assert optimiser_line(run.config) == "adamw, learning rate 0.05, weight decay 0.1, constant schedule"
 
 
-def test_together_costs_more_than_one_and_is_what_the_accountant_says(tmp_path) -> None:
+def test_together_costs_more_than_one_and_is_what_the_accountant_says(tmp_path, fresh_home) -> None:
     runs = planned(tmp_path, "dpsgd", seeds=(0, 1))
-    for number, run in enumerate(runs):
-        finish(run, ledger_total=1.0 + number)
+    account = people()
+    for run in runs:
+        finish(run, account=account)
+    # An earlier run on these people, and one on a dataset that shares some of them: in the second number alone.
+    account.pay(replace(SPEND, run="earlier"))
+    people(15, 40).pay(replace(SPEND, run="related"))
+    people(100, 120).pay(replace(SPEND, run="strangers"))
     together, ever = cost_together(runs)
     one = epsilon([SampledGaussian(2.0, 0.05, 40)], 1e-5)
-    assert together == pytest.approx(epsilon([SampledGaussian(2.0, 0.05, 160)], 1e-5), rel=1e-2)
-    assert together > 1.5 * one and ever == 4.0
-    assert f"ε = {together:.4g}" in remark(runs) and "ε = 4." in remark(runs)
+    assert together == pytest.approx(epsilon([SampledGaussian(2.0, 0.05, 160)], 1e-5), rel=1e-9) and together > 1.5 * one
+    assert ever == pytest.approx(epsilon([SampledGaussian(2.0, 0.05, 240)], 1e-5), rel=1e-9)
+    assert f"ε = {together:.4g}" in remark(runs) and f"ε = {ever:.4g}" in remark(runs)
 
 
-def test_a_run_without_noise_makes_the_ledger_infinite(tmp_path) -> None:
+def test_certificates_are_not_taken_at_their_word(tmp_path, fresh_home) -> None:
+    """What counts is what the ledger was paid for."""
+    (run,) = planned(tmp_path, "dpsgd", epsilons=(0.2,))
+    finish(run, account=people())
+    body = json.loads((run.folder / "certificate.json").read_text())
+    (run.folder / "certificate.json").write_text(json.dumps(body | {"steps": 1, "noise_multiplier": 99.0, "ledger_total": 0.001}))
+    assert cost_together([run])[0] == pytest.approx(epsilon([SampledGaussian(2.0, 0.05, 40)], 1e-5), rel=1e-9)
+
+
+def test_a_run_without_noise_makes_the_ledger_infinite(tmp_path, fresh_home) -> None:
     runs = planned(tmp_path, "non-private", "dpsgd")
+    account = people()
     for run in runs:
-        finish(run, ledger_total="infinity")
+        finish(run, account=account, noise_multiplier=2.0 if run.combination.epsilon else 0.0)
     together, ever = cost_together(runs)
     assert math.isinf(ever) and math.isfinite(together)
-    assert "ε = ∞, because some of it read the data without noise" in remark(runs)
+    assert "ε = ∞, because some of it has no bound" in remark(runs)
+
+
+def test_a_seeded_run_has_no_bound_and_gives_none_to_its_table(tmp_path, fresh_home) -> None:
+    runs = planned(tmp_path, "dpsgd", epsilons=(0.2, 0.4))
+    account = people()
+    finish(runs[0], account=account)
+    assert math.isfinite(cost_together(runs)[0])
+    finish(runs[1], account=account, unprotected="the noise came from a seed")
+    assert cost_together(runs) == (math.inf, math.inf) and "together cost ε = ∞" in remark(runs)
+
+
+def test_visible_batches_cost_a_table_what_they_cost_a_run(tmp_path, fresh_home) -> None:
+    (run,) = planned(tmp_path, "feature", epsilons=(0.2,))
+    finish(run, account=people(), visible_batches=True)
+    visible = epsilon([SampledGaussian(2.0, 0.05, 40, visible_batches=True)], 1e-5)
+    assert cost_together([run]) == pytest.approx((visible, visible), rel=1e-9)
+    assert visible > 2 * epsilon([SampledGaussian(2.0, 0.05, 40)], 1e-5)
 
 
 def test_pictures_are_not_chosen_by_score(tmp_path) -> None:

@@ -57,27 +57,30 @@ class Account:
     def __init__(self, prints: Fingerprints, unit: str = "crop", folder: Path | None = None):
         self.prints, self.unit = prints, unit
         self.ledger = Ledger(prints.dataset, folder)
-        # Each state of a records file is compared once: the photographs are those of its name, but annotations and subjects may be added.
-        self._verdicts: dict[tuple[str, int], tuple[bool, bool]] = {}
+        # Each file of records is compared once for as long as it stays what it is: subjects may be added under the same name.
+        self._verdicts: dict[tuple[str, int, int], tuple[bool, bool]] = {}
+        self._others: dict[str, Ledger] = {}
+        self._kept = False
 
     @property
     def related_names(self) -> list[str]:
         """Other known datasets that show some of these people."""
         names = []
         for name in ledger_names(self.ledger.folder):
-            other, records = Ledger(name, self.ledger.folder), self.ledger.folder / f"{name}.records"
+            other, records = self._other(name), self.ledger.folder / f"{name}.records"
             if name == self.ledger.dataset:
                 continue
             if not records.exists():
                 # Nobody knows whom it speaks of: if anything was spent, it may have been on anybody.
                 other.verify()
                 continue
-            state = (name, records.stat().st_size)
-            if state not in self._verdicts:
+            status = records.stat()
+            known = (name, status.st_mtime_ns, status.st_size)
+            if known not in self._verdicts:
                 theirs = Fingerprints.load(records)
                 pictures = bool(self.prints.in_pictures_of(theirs).any()) or bool(theirs.in_pictures_of(self.prints).any())
-                self._verdicts[state] = (pictures, bool(self.prints.in_subjects_of(theirs).any()))
-            pictures, subjects = self._verdicts[state]
+                self._verdicts[known] = (pictures, bool(self.prints.in_subjects_of(theirs).any()))
+            pictures, subjects = self._verdicts[known]
             if pictures or subjects:
                 other.verify()
             if pictures or (subjects and ("subject" in (self.unit, *(spend.unit for spend in other.committed())))):
@@ -86,7 +89,10 @@ class Account:
 
     def related(self) -> list[Ledger]:
         """Their ledgers."""
-        return [Ledger(name, self.ledger.folder) for name in self.related_names]
+        return [self._other(name) for name in self.related_names]
+
+    def _other(self, name: str) -> Ledger:
+        return self._others.setdefault(name, Ledger(name, self.ledger.folder))
 
     def spends(self) -> list[Spend]:
         """Everything spent here and on related datasets."""
@@ -229,7 +235,10 @@ class Account:
         """The dataset's first line, then its records: records without a ledger are a ledger that was deleted."""
         if not self.ledger.verify():
             self.ledger.write("open", {"unit": self.unit, "records": len(self.prints)})
-        self.prints.save(self.ledger.folder)
+        if not self._kept or not self.ledger.path.with_suffix(".records").exists():
+            # Once: to add people to those that are there means to read and compare them all.
+            self.prints.save(self.ledger.folder)
+            self._kept = True
 
 
 def account_of(ledger: Ledger) -> Account | None:
