@@ -41,7 +41,7 @@ def test_show_says_what_lies_where(halfmask, home) -> None:
     body = json.loads(halfmask("cache", "show", "--json").out)
     assert body["home"] == str(home)
     kinds = {kind["kind"]: kind for kind in body["kinds"]}
-    assert {"records", "views", "fingerprints", "audits", "ledgers", "key"} <= kinds.keys()
+    assert {"records", "views", "audits", "ledgers", "key"} <= kinds.keys()
     entries = len(list((home / "cache/records").iterdir()))
     assert kinds["records"]["entries"] == entries > 0 and kinds["records"]["place"] == str(home / "cache/records")
     on_disk = sum(path.stat().st_size for path in (home / "cache/records").rglob("*.npy"))

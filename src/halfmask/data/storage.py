@@ -33,13 +33,16 @@ _HOLDS = {
     "overlaps": "which records recur in another part of their dataset",
     "audits": "what audits found about single people",
     "ledgers": "what was spent on each dataset, and keyed hashes of whom on",
+    "locks": "which run folders are being worked on: empty files",
     "key": "the secret that ledgers and hashes are keyed with",
 }
 _KEPT = {
     "ledgers": "they are the memory of what was spent: without them the same people would get a fresh budget",
+    "locks": "a process may be holding one; they are empty",
     "key": "without it no ledger can be checked and nobody is recognised again",
     "other": "it is not known what they are",
 }
+_FOLDERS = ("audits", "ledgers", "locks")
 # Results, not copies: only their holder can say that they are no longer wanted.
 _ONLY_BY_NAME = ("audits",)
 
@@ -116,10 +119,10 @@ def stored() -> list[Stored]:
     root = home()
     # A file among cached arrays is none of ours, so it is not counted as one and never deleted.
     found = [_summed(path.name, path, [entry for entry in _entries(path) if entry.is_dir()]) for path in sorted(_folders(root / "cache"))]
-    for kind in ("audits", "ledgers"):
+    for kind in _FOLDERS:
         if (root / kind).is_dir():
             found.append(_summed(kind, root / kind, _entries(root / kind)))
-    loose = [path for path in sorted(root.iterdir()) if path.name not in ("cache", "audits", "ledgers")]
+    loose = [path for path in sorted(root.iterdir()) if path.name not in ("cache", *_FOLDERS)]
     keys = [path for path in loose if path.suffix == ".key"]
     others = [path for path in loose if path.suffix != ".key"]
     found += [_summed(kind, root, paths) for kind, paths in (("key", keys), ("other", others)) if paths]

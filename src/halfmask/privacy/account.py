@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from halfmask.errors import HalfmaskError
+from halfmask.privacy import relations
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.fingerprints import Fingerprints
 from halfmask.privacy.ledger import Ledger, ledger_names
@@ -77,9 +78,7 @@ class Account:
             status = records.stat()
             known = (name, status.st_mtime_ns, status.st_size)
             if known not in self._verdicts:
-                theirs = Fingerprints.load(records)
-                pictures = bool(self.prints.in_pictures_of(theirs).any()) or bool(theirs.in_pictures_of(self.prints).any())
-                self._verdicts[known] = (pictures, bool(self.prints.in_subjects_of(theirs).any()))
+                self._verdicts[known] = relations.related(self.prints, Fingerprints.load(records), self.ledger.folder)
             pictures, subjects = self._verdicts[known]
             if pictures or subjects:
                 other.verify()
