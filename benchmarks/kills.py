@@ -272,16 +272,13 @@ class Bench:
         print(f"\n{'where it fell, by what was on disk':62s} {'new':>5s} {'going on':>9s}")
         for place in dict.fromkeys(place for place, _ in sorted(self.places)):
             print(f"{place[2:]:62s} {self.places[place, False]:5d} {self.places[place, True]:9d}")
-        print(
-            f"{'together':62s} {sum(n for (_, r), n in self.places.items() if not r):5d} {sum(n for (_, r), n in self.places.items() if r):9d}"
-        )
+        new = sum(count for (_, resumed), count in self.places.items() if not resumed)
+        print(f"{'together':62s} {new:5d} {total - new:9d}")
         aimed = Counter[str]()
         for manner, count in self.manners.items():
             aimed[manner.partition(":")[0]] += count
         print("\nhow: " + ", ".join(f"{name} {count}" for name, count in aimed.most_common()))
-        print(
-            f"{total} kills, {len(self.runs)} runs in {self.homes} homes, {self.resumed} times gone on, {self.ended} ended before they were hit"
-        )
+        print(f"{total} kills, {len(self.runs)} runs in {self.homes} homes; {self.resumed} times gone on, {self.ended} ended first")
         print(
             f"{self.certified} certificates beside weights were verified; the last run: {'ended, certified' if last.ended else 'not ended'}"
         )

@@ -52,9 +52,8 @@ def main() -> None:
         os.environ["HALFMASK_HOME"] = str(Path(folder) / "home")
         config = build_config(load_recipe("pose/figures"), {}, [f"data.private={options.people}", "data.test=0"])
         setup = prepare(config, Progress())
-        print(
-            f"pose/figures, {len(setup.units):,} people, {setup.steps} steps; {options.rounds} rounds of {STEPS_A_ROUND} steps; {conditions()}"
-        )
+        rounds = f"{options.rounds} rounds of {STEPS_A_ROUND} steps"
+        print(f"pose/figures, {len(setup.units):,} people, {setup.steps} steps; {rounds}; {conditions()}")
         homes: dict[str, Callable[[], Account]] = {
             "an empty home": lambda: Account(setup.data.fingerprints, config.unit),
             f"{OTHERS} other ledgers of {LINES:,} lines": lambda: _among_others(setup, Path(folder) / "many", own_lines=0),
