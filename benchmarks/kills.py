@@ -1,14 +1,15 @@
 """A run that is killed, over and over: `python -m benchmarks.kills [--kills 200] [--seed 0]`.
 
 A small run of method feature, in a process of its own that SIGKILL ends: half of the time at a random moment, half of the time at a random
-operation on the disk (before it, after it, or half-way through a write) of a part of the run that is drawn first, so that the short parts have
-their share: opening the folder, reserving the plan, paying, checkpoints, taking a certificate back, writing one, releasing the weights. What was killed goes on, and
-is killed again, until it ends; the next run then begins on the same people, or in a home where nobody was enrolled yet.
+operation on the disk (before it, after it, or half-way through a write) of a part of the run that is drawn first, so that the short parts
+have their share: opening the folder, reserving the plan, paying, checkpoints, taking a certificate back, writing one, releasing the
+weights. What was killed goes on, and is killed again, until it ends; the next run then begins on the same people, or in a home where
+nobody was enrolled yet.
 
-After every kill: the ledger is intact; no file of any run knows of more steps than the ledger was paid for; its ε is at least that of the steps
-taken; nothing was spent under a name that no run goes by; a certificate is true, or the weights beside it are older than it. In the end the last run
-is taken to its end, certified and verified. Exits with 1 on any violation. What SIGKILL cannot show is a loss of power: that writes are
-synchronised before they are relied on is for the tests to say.
+After every kill: the ledger is intact; no file of any run knows of more steps than the ledger was paid for; its ε is at least that of the
+steps taken; nothing was spent under a name that no run goes by; a certificate is true, or the weights beside it are older than it. In the
+end the last run is taken to its end, certified and verified. Exits with 1 on any violation. What SIGKILL cannot show is a loss of power:
+that writes are synchronised before they are relied on is for the tests to say.
 """
 
 from __future__ import annotations
@@ -271,16 +272,13 @@ class Bench:
         print(f"\n{'where it fell, by what was on disk':62s} {'new':>5s} {'going on':>9s}")
         for place in dict.fromkeys(place for place, _ in sorted(self.places)):
             print(f"{place[2:]:62s} {self.places[place, False]:5d} {self.places[place, True]:9d}")
-        print(
-            f"{'together':62s} {sum(n for (_, r), n in self.places.items() if not r):5d} {sum(n for (_, r), n in self.places.items() if r):9d}"
-        )
+        new = sum(count for (_, resumed), count in self.places.items() if not resumed)
+        print(f"{'together':62s} {new:5d} {total - new:9d}")
         aimed = Counter[str]()
         for manner, count in self.manners.items():
             aimed[manner.partition(":")[0]] += count
         print("\nhow: " + ", ".join(f"{name} {count}" for name, count in aimed.most_common()))
-        print(
-            f"{total} kills, {len(self.runs)} runs in {self.homes} homes, {self.resumed} times gone on, {self.ended} ended before they were hit"
-        )
+        print(f"{total} kills, {len(self.runs)} runs in {self.homes} homes; {self.resumed} times gone on, {self.ended} ended first")
         print(
             f"{self.certified} certificates beside weights were verified; the last run: {'ended, certified' if last.ended else 'not ended'}"
         )

@@ -1,11 +1,13 @@
 """What the account costs a step: `python -m benchmarks.spending [--people 3000] [--rounds 9]`.
 
-Steps of the recipe pose/figures (nano, 256×192, strategy top on cached features, one thread) against the same steps with `Account.pay` replaced
-by nothing, in interleaved rounds of one process. The recipe has 90 steps, so that a block of the ledger, a hundredth of a run, is one step: nobody
-pays more often. Three homes: an empty one; one with the ledgers of 50 other datasets, 1,000 lines each; and the same where 1,000 lines were
-written about these very people before. Exits with 1 if the account takes more than 2 % of a step's time in any of them.
+Steps of the recipe pose/figures (nano, 256×192, strategy top on cached features, one thread) against the same steps with `Account.pay`
+replaced by nothing, in interleaved rounds of one process. The recipe has 90 steps, so that a block of the ledger, a hundredth of a run, is
+one step: nobody pays more often. Three homes: an empty one; one with the ledgers of 50 other datasets, 1,000 lines each; and the same
+where 1,000 lines were written about these very people before. Exits with 1 if the account takes more than 2 % of a step's time in any of
+them.
 
-The share is time inside `Account.pay` over the time of the steps it was called in: less noisy than the ratio of two rounds, which is shown beside it.
+The share is time inside `Account.pay` over the time of the steps it was called in: less noisy than the ratio of two rounds, which is shown
+beside it.
 """
 
 from __future__ import annotations
@@ -50,9 +52,8 @@ def main() -> None:
         os.environ["HALFMASK_HOME"] = str(Path(folder) / "home")
         config = build_config(load_recipe("pose/figures"), {}, [f"data.private={options.people}", "data.test=0"])
         setup = prepare(config, Progress())
-        print(
-            f"pose/figures, {len(setup.units):,} people, {setup.steps} steps; {options.rounds} rounds of {STEPS_A_ROUND} steps; {conditions()}"
-        )
+        rounds = f"{options.rounds} rounds of {STEPS_A_ROUND} steps"
+        print(f"pose/figures, {len(setup.units):,} people, {setup.steps} steps; {rounds}; {conditions()}")
         homes: dict[str, Callable[[], Account]] = {
             "an empty home": lambda: Account(setup.data.fingerprints, config.unit),
             f"{OTHERS} other ledgers of {LINES:,} lines": lambda: _among_others(setup, Path(folder) / "many", own_lines=0),

@@ -7,7 +7,8 @@ import cv2
 import pytest
 
 from halfmask.cli import compare as command
-from halfmask.training import loop
+from halfmask.gradients.mechanism import METHODS
+from halfmask.training import loop, sweep
 
 GRID = ("--methods", "public-only,dpsgd", "--epsilons", "0.5,2", "--clips", "0.1", "--seeds", "0", "--overlays", 2)
 
@@ -75,3 +76,24 @@ def test_mistakes_show_before_anything_runs(halfmask, recipe, tmp_path, monkeypa
     ):
         assert message in halfmask("compare", recipe, "--methods", "dpsgd", *extra, "--out", out).error
         assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "real, methods, without_noise", [(False, None, True), (True, None, False), (True, "dpsgd,non-private", True)], ids=str
+)
+def test_nobody_real_gets_a_run_without_noise_unasked(
+    halfmask, recipe, folder, tmp_path, monkeypatch, real: bool, methods: str | None, without_noise: bool
+) -> None:
+    planned: list[str] = []
+
+    def plan(body, grid, changes, out):
+        planned.extend(one.method for one in grid)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep, "plan_sweep", plan)
+    monkeypatch.setattr(command, "do_run", lambda *a: pytest.fail("a run was started"))
+    data = ("--set", f"data.name={folder}") if real else ()
+    chosen = ("--methods", methods) if methods else ()
+    assert halfmask("compare", recipe, *data, *chosen, "--out", tmp_path / "table").code != 0
+    assert ("non-private" in planned) == without_noise
+    assert set(planned) >= (set(METHODS) - {"non-private"} if methods is None else {"dpsgd"})

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 
 import pytest
 
 from halfmask.metrics.pckh import JOINT_GROUPS
+from halfmask.privacy.adjacency import Adjacency
+from halfmask.privacy.ledger import Ledger
 
 
 @pytest.fixture
@@ -53,3 +56,36 @@ def test_dataset_without_test_split(halfmask, own, folder) -> None:
     body = json.loads(path.read_text())
     path.write_text(json.dumps({"records": [r for r in body["records"] if r["split"] != "test"]}))
     assert "no record with split 'test'" in halfmask("evaluate", own, "--data", folder).error
+
+
+@pytest.fixture
+def protected(halfmask, recipe, folder, tmp_path, fresh_home, quick_accounting) -> tuple[Path, Ledger]:
+    """A run on the private people of a folder, who are then to be scored as its test people; and their ledger."""
+    out, flags = tmp_path / "private", ("--method", "dpsgd", "--data", folder, "--batch", 4)
+    assert halfmask("train", recipe, *flags, "--out", out).code == 0
+    path = folder / "annotations.json"
+    body = json.loads(path.read_text())
+    for record in body["records"]:
+        record["split"] = {"private": "test", "test": "private"}.get(record["split"], record["split"])
+    path.write_text(json.dumps(body))
+    return out, Ledger(json.loads((out / "certificate.json").read_text())["dataset_fingerprint"])
+
+
+def test_private_people_are_not_scored(halfmask, protected) -> None:
+    out, ledger = protected
+    before, metrics = ledger.path.read_bytes(), (out / "metrics.json").read_bytes()
+    result = halfmask("evaluate", out)
+    assert "10 of the 10 records to score on show people whom an account here protects" in result.error and "--even-so" in result.error
+    assert "PCKh" not in result.out and (out / "metrics.json").read_bytes() == metrics, "no score was told"
+    assert ledger.path.read_bytes() == before and ledger.total(1e-5, Adjacency.ZERO_OUT) < 1
+
+
+def test_even_so_ends_their_account(halfmask, protected) -> None:
+    out, ledger = protected
+    result = halfmask("evaluate", out, "--even-so")
+    assert result.code == 0 and "PCKh" in result.out and "ε = ∞" in result.err
+    (read,) = [spend for spend in ledger.spends() if spend.unbounded]
+    assert read.method == "read" and "scored openly" in read.unbounded
+    assert ledger.total(1e-5, Adjacency.ZERO_OUT) == math.inf
+    (book,) = json.loads(halfmask("ledger", "show", "--json").out)
+    assert book["total"] == "infinity" and "scored openly" in book["no_bound"]

@@ -167,6 +167,6 @@ def test_unknown_and_ambiguous_datasets(halfmask, fresh_home: Path) -> None:
     for number in range(17):
         account(10 * number, 10 * number + 5).pay(SPEND)
     names = sorted(path.stem for path in (fresh_home / "ledgers").glob("*.jsonl"))
-    shared = next(name[0] for name, after in zip(names, names[1:], strict=False) if name[0] == after[0])
+    shared = next(start for start in "0123456789abcdef" if sum(name.startswith(start) for name in names) > 1)
     assert "give more of it" in halfmask("ledger", "release", shared, "aa").error
     assert math.isfinite(account(0, 5).total(1e-5, Adjacency.ZERO_OUT))

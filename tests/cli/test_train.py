@@ -121,3 +121,13 @@ def test_trains_on_a_folder_by_subject(halfmask, recipe, exported, tmp_path, met
     assert result.code == 0, result.err
     assert json.loads((out / "certificate.json").read_text())["unit"] == "subject"
     assert json.loads((out / "metrics.json").read_text())["dataset"] == str(exported)
+
+
+def test_a_hopeless_plan_is_refused_and_leaves_no_trace(halfmask, recipe, tmp_path, fresh_home, quick_accounting) -> None:
+    start = ("train", recipe, "--method", "dpsgd", "--out", tmp_path / "r", "--set", "even_so=false")
+    error = halfmask(*start).error
+    assert "this plan cannot work" in error and "--even-so" in error and "--method projected" in error
+    assert not (tmp_path / "r").exists()
+    assert not [path for path in fresh_home.rglob("*") if path.suffix in (".jsonl", ".records") or path.name == "index"]
+    result = halfmask("train", recipe, "--method", "dpsgd", "--out", tmp_path / "r", "--even-so")
+    assert result.code == 0 and "warning: 40 crops" in result.err, "what was refused is still said"

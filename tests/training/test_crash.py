@@ -23,7 +23,7 @@ from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
 from halfmask.training.setup import prepare
 
-KILLS = 50
+KILLS = 25
 
 # The first optimiser of a process imports half of torch: here, so that children forked later need not.
 torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)

@@ -29,7 +29,6 @@ from halfmask.training.sweep import (
     run_state,
 )
 
-
 SPEND = Spend("", "dpsgd", "zero-out", "crop", 20, 0, 39, 0.05, 2.0, 0.1, 1.0, "test")
 
 

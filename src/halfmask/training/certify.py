@@ -121,9 +121,9 @@ def _moving_clip_norm(own: list[Spend], begun_with: float) -> list[str]:
     return [f"that the clip norm moved {span} with gradient norms of public people, and the noise, in proportion to it, with it"]
 
 
-def open_reads(trainer: Trainer) -> list[str]:
-    """Reads of private data that the mechanism does not cover: each of them voids the promise."""
-    setup, config = trainer.setup, trainer.setup.config
+def planned_reads(setup: Setup) -> list[str]:
+    """Reads of private data that the mechanism does not cover, as far as a run's settings tell of them."""
+    config = setup.config
     reads = list(config.declared_reads)
     if setup.method.private == "exact":
         reads.append("every training step read private records without clipping or noise")
@@ -131,6 +131,12 @@ def open_reads(trainer: Trainer) -> list[str]:
         reads.append("coins and noise came from a seed that is written down: whoever knows it can subtract the noise (insecure_seed)")
     if config.unsafe_diagnostics and setup.method.private != "unread":
         reads.append("private losses and gradient norms were written down (unsafe_diagnostics)")
+    return reads
+
+
+def open_reads(trainer: Trainer) -> list[str]:
+    """Reads of private data that the mechanism does not cover: each of them voids the promise."""
+    reads = planned_reads(trainer.setup)
     for part, expected in ((trainer.mechanism, Mechanism), (trainer.poisson, PoissonSampler), (trainer.engine, ClippingEngine)):
         if type(part) is not expected:
             reads.append(f"the steps were taken with {type(part).__name__} in place of {expected.__name__}, whose promise is not known")

@@ -356,11 +356,13 @@ def run_training(config: RunConfig, out: Path, progress: Progress | None = None,
             progress.warn(f"stopped after {trainer.step} of {setup.steps} steps; writing down what was done")
             trainer.save_checkpoint()
         except Diverged as error:
-            kept = setup.account.release(trainer.run) if setup.method.private != "unread" and not config.rehearsal else 0
+            if setup.method.private == "unread" or config.rehearsal:
+                left = "nothing private was spent"
+            else:
+                left = f"{setup.account.release(trainer.run)} of {setup.steps} steps were not spent"
             stopped = Diverged(
-                f"{error}: training was stopped, and {kept} of {setup.steps} steps were not spent. {out} holds the certificate of "
-                f"what was. Lower "
-                "the learning rate, or see 'halfmask plan' for what this number of people can bear"
+                f"{error}: training was stopped, and {left}. {out} holds the certificate of what was. Lower the learning rate, or see "
+                "'halfmask plan' for what this number of people can bear"
             )
         finish(trainer)
         folder.log("end", step=trainer.step, interrupted=stopped is not None)

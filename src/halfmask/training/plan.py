@@ -8,6 +8,7 @@ from typing import Any
 
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.adjacency import Adjacency
+from halfmask.training.certify import planned_reads
 from halfmask.training.config import RunConfig
 from halfmask.training.progress import Progress
 from halfmask.training.prospects import DOUBTFUL, HOPELESS, suggested_batch
@@ -82,7 +83,7 @@ def plan_run(config: RunConfig, progress: Progress) -> RunPlan:
         facts["suggested_coordinates"] = prospect.affordable if prospect.signal < DOUBTFUL else None
     facts["suggested_recipe"] = "pose/best" if len(setup.units) >= 1000 and setup.basis is not None else "pose/figures"
     if setup.method.private != "unread" and not config.rehearsal:
-        spend = spend_of(setup, "", 0, setup.steps, config.clip_norm, "none")
+        spend = spend_of(setup, "", 0, setup.steps, config.clip_norm, "none", planned_reads(setup))
         budget = None if config.budget is None else (config.budget, config.delta)
         try:
             admission = setup.account.consider(spend, budget, config.accountant)

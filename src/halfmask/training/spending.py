@@ -10,6 +10,7 @@ from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import UNITS, PoseRecords
 from halfmask.privacy.account import RAW, VIEWS, Publication
 from halfmask.privacy.spends import Spend
+from halfmask.training.certify import planned_reads
 from halfmask.training.progress import Progress
 from halfmask.training.setup import Setup
 
@@ -46,7 +47,8 @@ def check_admission(setup: Setup) -> None:
     if setup.method.private == "unread" or config.rehearsal:
         return
     budget = None if config.budget is None else (config.budget, config.delta)
-    setup.account.consider(spend_of(setup, "", 0, setup.steps, config.clip_norm, "none"), budget, config.accountant)
+    plan = spend_of(setup, "", 0, setup.steps, config.clip_norm, "none", planned_reads(setup))
+    setup.account.consider(plan, budget, config.accountant)
 
 
 def begin_run(setup: Setup, plan: Spend | None, progress: Progress) -> None:

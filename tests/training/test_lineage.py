@@ -1,0 +1,82 @@
+"""Weights are known again, whatever they are called and wherever they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from halfmask.data.prints import named_prints
+from halfmask.privacy.account import Account
+from halfmask.privacy.spends import Spend
+from halfmask.training.config import ModelConfig, RunConfig
+from halfmask.training.lineage import runs_behind, tensor_hashes
+
+SPEND = Spend("aa", "dpsgd", "zero-out", "crop", 20, 0, 9, 0.05, 2.0, 0.1, 1.0, "test")
+TRAINED = torch.arange(128.0).reshape(8, 16)
+
+
+@pytest.fixture
+def account(fresh_home: Path) -> Account:
+    """Two runs on the same people, the second from the weights of the first, and a third whose weights were never released."""
+    account = Account(named_prints([f"picture {number}" for number in range(20)]))
+    for run in ("aa", "bb", "cc"):
+        account.pay(replace(SPEND, run=run))
+    account.record_model("aa", "0" * 64, tensor_hashes([TRAINED]))
+    account.record_model("bb", "1" * 64, tensor_hashes([TRAINED + 1]), behind=["aa"])
+    return account
+
+
+@pytest.fixture
+def behind(account: Account, tmp_path: Path) -> Callable[..., list[str]]:
+    def look(tensors: dict[str, torch.Tensor], folder: str = "weights", strategy: str = "finetune") -> list[str]:
+        path = tmp_path / folder / "model.safetensors"
+        path.parent.mkdir(exist_ok=True)
+        save_file(tensors, path)
+        return runs_behind(RunConfig(strategy=strategy, model=ModelConfig(weights=str(path))), account)
+
+    return look
+
+
+def test_tensors_are_known_by_their_values(fresh_home: Path) -> None:
+    (known,) = tensor_hashes([TRAINED])
+    assert tensor_hashes([TRAINED.double(), TRAINED.clone().requires_grad_(), TRAINED.t().contiguous().t()]) == [known] * 3
+    assert tensor_hashes([TRAINED + 1e-3, -TRAINED]) != [known] * 2
+    assert tensor_hashes([torch.zeros(63), torch.ones(64, dtype=torch.int64)]) == [], "equal by chance, or no weights"
+    assert len(tensor_hashes([torch.zeros(64)])) == 1
+
+
+def test_the_key_makes_them(fresh_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = tensor_hashes([TRAINED])
+    monkeypatch.setenv("HALFMASK_HOME", str(tmp_path / "another"))
+    assert tensor_hashes([TRAINED]) != known
+
+
+def test_released_weights_carry_their_runs(behind: Callable[..., list[str]]) -> None:
+    frozen = torch.full((9, 9), 3.0)
+    assert behind({"anything": TRAINED, "frozen": frozen}) == ["aa"], "one tensor is enough, under any name"
+    assert behind({"anything": TRAINED + 1}) == ["bb", "aa"], "and those behind it"
+    assert behind({"frozen": frozen}) == []
+
+
+def test_a_network_that_starts_anew_has_nobody_behind_it(account: Account, behind: Callable[..., list[str]]) -> None:
+    assert behind({"anything": TRAINED}, strategy="scratch") == []
+    for weights in (None, "embedded"):
+        assert runs_behind(RunConfig(model=ModelConfig(weights=weights)), account) == []
+
+
+def test_weights_in_a_runs_folder_are_that_runs(behind: Callable[..., list[str]], tmp_path: Path) -> None:
+    """A checkpoint's weights are in no list of released ones."""
+    other = {"anything": TRAINED * 7}
+    (tmp_path / "run" / "checkpoint").mkdir(parents=True)
+    torch.save({"run": "cc"}, tmp_path / "run" / "checkpoint" / "state.pt")
+    assert behind(other, "run") == ["cc"] and behind(other) == []
+    assert behind(other, "run/checkpoint") == ["cc"]
+    (tmp_path / "run" / "checkpoint" / "state.pt").write_bytes(b"not a checkpoint")
+    assert behind(other, "run") == []
+    torch.save({"run": "a run on other people"}, tmp_path / "run" / "checkpoint" / "state.pt")
+    assert behind(other, "run") == []

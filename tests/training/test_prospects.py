@@ -1,0 +1,78 @@
+"""What noise leaves of a signal, told from public numbers alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from halfmask.errors import HalfmaskError
+from halfmask.privacy.accounting import calibrate, rough_noise
+from halfmask.training import setup as preparation
+from halfmask.training.config import RunConfig
+from halfmask.training.progress import Progress
+from halfmask.training.prospects import DOUBTFUL, HOPELESS, Prospect, check_prospect, suggested_batch
+
+PROSPECT = Prospect(units=1000, unit="crop", batch=50.0, steps=400, noise_multiplier=2.0, coordinates=10_000)
+
+
+def with_signal(signal: float) -> Prospect:
+    return replace(PROSPECT, noise_multiplier=PROSPECT.noise_multiplier * PROSPECT.signal / signal)
+
+
+def test_the_best_case_is_measured_in_units_of_the_noise() -> None:
+    """People whose gradients all agree, each as long as the clip norm: drawn, and compared."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(0, 2.0, (400, 10_000)).sum(0)
+    mean = np.linalg.norm(noise)
+    assert PROSPECT.signal == pytest.approx(400 * 50.0 / mean, rel=0.05)
+    assert PROSPECT.step_signal == pytest.approx(50.0 / np.linalg.norm(rng.normal(0, 2.0, 10_000)), rel=0.05)
+
+
+def test_as_many_coordinates_as_are_affordable_drown_the_signal_no_more() -> None:
+    at_most = replace(PROSPECT, coordinates=PROSPECT.affordable)
+    assert at_most.signal == pytest.approx(1, rel=1e-3) and replace(at_most, coordinates=2 * at_most.coordinates).signal < 1
+
+
+def test_without_noise_nothing_is_drowned() -> None:
+    exact = replace(PROSPECT, noise_multiplier=0.0)
+    assert exact.signal == math.inf and exact.affordable == exact.coordinates and check_prospect(exact, False) is None
+
+
+def test_hopeless_plans_are_refused_and_doubtful_ones_remarked_on() -> None:
+    with pytest.raises(HalfmaskError, match="this plan cannot work") as refused:
+        check_prospect(with_signal(0.99 * HOPELESS), even_so=False)
+    for words in ("1,000 crops", "10,000 coordinates", "--method projected", "--batch", "--epsilon", "more people", "--even-so"):
+        assert words in str(refused.value)
+    assert "10,000 coordinates" in (check_prospect(with_signal(0.99 * HOPELESS), even_so=True) or "")
+    assert "10,000 coordinates" in (check_prospect(with_signal(1.01 * HOPELESS), even_so=False) or "")
+    assert "10,000 coordinates" in (check_prospect(with_signal(0.99 * DOUBTFUL), even_so=False) or "")
+    assert check_prospect(with_signal(1.01 * DOUBTFUL), even_so=False) is None
+
+
+@pytest.mark.parametrize("method, coordinates", [("dpsgd", None), ("projected", 8)])
+def test_what_is_noised_is_counted(
+    method: str, coordinates: int | None, tiny_config: Callable[..., RunConfig], quick_accounting: None, fresh_home: object
+) -> None:
+    setup = preparation.prepare(tiny_config(method=method), Progress(), planning=True)
+    trained = sum(parameter.numel() for parameter in setup.model.parameters() if parameter.requires_grad)
+    assert setup.prospect == Prospect(40, "crop", 8.0, 2, setup.noise_multiplier, coordinates or trained)
+    assert trained > 1000
+
+
+def test_a_suggested_batch_is_the_smallest_that_is_nearly_best() -> None:
+    def signal(batch: int) -> float:
+        steps = math.ceil(3 * 3000 / batch)
+        return batch * math.sqrt(steps) / rough_noise(0.8, 1e-5, batch / 3000, steps)
+
+    found = suggested_batch(3000, 3, 0.8, 1e-5)
+    assert 12 < found < 3000 and signal(12) < signal(found) / 1.1 and signal(3000) <= 1.1 * signal(found)
+    assert suggested_batch(1, 1, 0.8, 1e-5) == 1
+
+
+@pytest.mark.parametrize("rate, steps", [(0.01, 1000), (0.1, 30), (1.0, 3)])
+def test_rough_noise_is_some_per_cent_too_much_and_never_too_little(rate: float, steps: int) -> None:
+    assert 1 <= rough_noise(0.8, 1e-5, rate, steps) / calibrate(0.8, 1e-5, rate, steps) < 1.15
