@@ -134,6 +134,18 @@ def test_a_budget_of_another_delta_holds_beside_the_first(fresh_home: Path) -> N
     assert account.ledger.budgets() == [(1.0, 1e-5), (3.0, 1e-9)]
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_each_budget_is_judged_at_its_own_delta(before: bool, fresh_home: Path) -> None:
+    """ε = 1 at δ = 1e-5 leaves room for the plan; the same ε at δ = 1e-9 does not, whichever budget was set first."""
+    account = Account(people(0, 40))
+    if before:
+        account.begin(replace(PLAN, run="bb", noise_multiplier=200.0), None)
+    for budget in ((1.2, 1e-5), (1.2, 1e-9)):
+        account.begin(None, budget)
+    with pytest.raises(HalfmaskError, match="at δ = 1e-09"):
+        account.begin(PLAN, None)
+
+
 def test_a_refusal_names_the_cause_that_matters(fresh_home: Path) -> None:
     open_read = Account(people(0, 10))
     open_read.begin(replace(PLAN, noise_multiplier=0.0, method="non-private"), None)
@@ -252,6 +264,28 @@ def test_protected_people_are_found_in_what_is_to_be_scored(fresh_home: Path) ->
     Account(everyone).begin(PLAN, None, publications=[Publication(RAW, "five records", hashes)])
     assert protected_among(people(30, 60)) == {everyone.dataset: 10}
     assert protected_among(people(0, 5)) == {} == protected_among(people(50, 60))
+
+
+def test_protected_subjects_are_found_in_other_pictures(fresh_home: Path) -> None:
+    """Where subjects are protected, scoring or pre-training on another picture of one of them reads them as well."""
+    mine = people(0, 40, lambda i: f"patient {i // 4}")
+    elsewhere = people(100, 108, lambda i: f"patient {i - 92}")  # patients 8 and 9 are protected, 10 to 15 are not
+    Account(mine).begin(replace(PLAN, run="bb"), None)
+    assert protected_among(elsewhere) == {}, "crops are protected: another picture is somebody else"
+    Account(mine, "subject").begin(replace(PLAN, unit="subject", group_sizes={}), None)
+    assert protected_among(elsewhere) == {mine.dataset: 2}
+    unknown = people(200, 204)
+    assert protected_among(unknown) == {}, "no id is nobody's id"
+
+
+def test_subjects_of_records_given_up_are_known_in_other_pictures(fresh_home: Path) -> None:
+    open_ones = people(100, 104, lambda i: f"patient {i - 100}")
+    hashes = tuple(row.tobytes().hex() for row in open_ones.exact[:2])
+    Account(open_ones).begin(None, None, publications=[Publication(RAW, "weights were trained on them", hashes)])
+    mine = people(0, 8, lambda i: f"patient {i // 2}")
+    account = Account(mine, "subject")
+    assert account.given_up(mine, by_subject=True).nonzero()[0].tolist() == [0, 1, 2, 3], "patients 0 and 1, not all of the dataset"
+    assert not account.given_up(mine).any(), "these pictures of them are not public"
 
 
 def test_an_open_read_ends_the_account(fresh_home: Path) -> None:
