@@ -18,7 +18,7 @@ from halfmask.privacy.accounting import calibrate, epsilon
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.fingerprints import Fingerprints
 from halfmask.privacy.ledger import Ledger
-from halfmask.privacy.spends import Spend, common_unit, no_bound, total_epsilon
+from halfmask.privacy.spends import Spend, common_unit, epsilon_in_turn, no_bound, total_epsilon
 
 pytestmark = pytest.mark.usefixtures("quick_accounting")
 SIGMA = calibrate(0.8, 1e-5, 0.05, 60)
@@ -181,6 +181,18 @@ def test_units_that_do_not_lie_in_each_other_have_no_total() -> None:
     assert total_epsilon([both, subjects], 1e-5, Adjacency.ZERO_OUT) < math.inf
 
 
+def test_runs_in_turn_say_nothing_about_a_unit_they_do_not_share() -> None:
+    """Crops of a run behind which a run on subjects stands: the one has no bound about crops alone, the other none about subjects."""
+    images, crops = replace(PLAN, unit="image", group_sizes={}), replace(PLAN, run="bb", group_sizes={"image": 2})
+    assert epsilon_in_turn([images, crops], "crop", 1e-5, Adjacency.ZERO_OUT) == math.inf
+    assert epsilon_in_turn([images, crops], "image", 1e-5, Adjacency.ZERO_OUT) < math.inf
+    both = [PLAN, replace(PLAN, run="bb")]
+    fixed = total_epsilon(both, 1e-5, Adjacency.ZERO_OUT)
+    assert epsilon_in_turn(both, "crop", 1e-5, Adjacency.ZERO_OUT) > fixed, "the second was chosen after seeing the first"
+    replaced = epsilon_in_turn(both, "crop", 1e-5, Adjacency.REPLACE_ONE)
+    assert replaced == pytest.approx(2 * total_epsilon([PLAN], 5e-6, Adjacency.REPLACE_ONE))
+
+
 # ---- the same people -----------------------------------------------------------------------------------------------------
 
 
@@ -209,6 +221,16 @@ def test_a_relative_that_comes_later_is_seen_when_paying(fresh_home: Path) -> No
     second.ledger.verify()
     with pytest.raises(HalfmaskError, match="budget is ε = 1 "):
         second.pay(replace(PLAN, run="bb"))
+
+
+def test_what_is_learnt_of_a_relative_later_is_seen(fresh_home: Path) -> None:
+    """The same images come with ids for the first time: whoever had looked before must look again."""
+    mine = Account(people(0, 40, lambda i: f"patient {i}"), "subject")
+    others = people(100, 140)
+    Account(others).begin(PLAN, None)
+    assert mine.related_names == []
+    Account(people(100, 140, lambda i: f"patient {i - 100}")).begin(replace(PLAN, run="bb"), None)
+    assert mine.related_names == [others.dataset]
 
 
 def _compete(first: int, last: int, run: str) -> None:

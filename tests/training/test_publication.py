@@ -1,4 +1,4 @@
-"""What a run tells the ledger: how units lie in each other, what it takes to be public, and what was looked at besides."""
+"""What a run takes to be public of its people, when the ledger learns of it, and what was looked at besides."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import pytest
 
 from halfmask.data.figures_records import figures_records
 from halfmask.data.prints import named_prints
-from halfmask.data.records import PoseRecords
 from halfmask.privacy.account import RAW, VIEWS, Account, Publication
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.training.config import RunConfig
 from halfmask.training.loop import run_training
 from halfmask.training.progress import Progress
 from halfmask.training.setup import prepare
-from halfmask.training.spending import group_sizes, publications_of
+from halfmask.training.spending import publications_of
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread")
 Build = Callable[..., RunConfig]
@@ -28,36 +27,6 @@ Build = Callable[..., RunConfig]
 @pytest.fixture
 def config(tiny_config: Build) -> Build:
     return lambda *assignments, **flags: replace(tiny_config(*assignments, **flags), insecure_seed=None)
-
-
-# ---- groups --------------------------------------------------------------------------------------------------------------
-
-
-def test_a_group_is_the_most_units_that_one_holds(random_records: Callable[..., PoseRecords]) -> None:
-    """Subject 0 has three crops on two images; the others have one each."""
-    records = random_records(6, image_ids=[0, 0, 1, 2, 3, 4], subjects=[0, 0, 0, 1, 2, 3])
-    assert group_sizes(records, "crop") == {"image": 2, "subject": 3}
-    assert group_sizes(records, "image") == {"subject": 2}, "images, not crops, and no image lies whole in a crop"
-    assert group_sizes(records, "subject") == {}
-
-
-def test_units_that_do_not_lie_whole_in_others_have_no_group(random_records: Callable[..., PoseRecords]) -> None:
-    """Two subjects on one image, and each of them on another: neither kind holds the other."""
-    records = random_records(4, image_ids=[0, 0, 1, 2], subjects=[0, 1, 0, 1])
-    assert group_sizes(records, "image") == {} == group_sizes(records, "subject")
-    assert group_sizes(records, "crop") == {"image": 2, "subject": 2}
-
-
-def test_without_ids_nothing_is_said_of_subjects(random_records: Callable[..., PoseRecords]) -> None:
-    assert group_sizes(random_records(4, image_ids=[0, 0, 1, 2]), "crop") == {"image": 2}
-
-
-def test_the_ledger_is_told_the_groups(config: Build, tmp_path: Path, fresh_home: Path) -> None:
-    setup = prepare(config(), Progress())
-    run_training(config(), tmp_path / "run")
-    sizes = np.unique(setup.private.unit_ids("subject"), return_counts=True)[1]
-    assert sizes.max() > 1
-    assert {spend.group_sizes["subject"] for spend in setup.account.spends()} == {sizes.max()}
 
 
 # ---- what is public ------------------------------------------------------------------------------------------------------
