@@ -84,6 +84,19 @@ def test_people_on_both_sides_are_refused_at_every_unit(
     assert "another-" not in str(refused.value) and ".jpg" not in str(refused.value), "numbers, not names"
 
 
+@pytest.mark.parametrize("part", ["basis", "tuning"])
+def test_people_on_both_sides_are_refused_in_every_part(
+    part: str, clinic: Path, tiny_config: Build, tmp_path: Path, quick_accounting: None
+) -> None:
+    """A copy of a private photograph among the public ones, of which some span the subspace or are watched."""
+    folder = changed(clinic, tmp_path / "data", stands_in("public", rename=True))
+    names = sorted({record["image"] for record in json.loads((folder / "annotations.json").read_text())["records"]})
+    assert names[0] == "images/another-public.jpg", "the copy is the first of the part"
+    config = tiny_config(f"data.name={folder}", f"data.splits.{part}=public:1-2", "subspace.samples=1", batch=2)
+    with pytest.raises(HalfmaskError, match=rf"private records recur in '{part}': [1-9]\d* by their photograph"):
+        prepare(config, Progress())
+
+
 @pytest.mark.parametrize("unit", UNITS)
 def test_strangers_are_not_refused(unit: str, clinic: Path, tiny_config: Build, quick_accounting: None) -> None:
     prepare(tiny_config(f"data.name={clinic}", unit=unit, batch=2), Progress())
@@ -248,6 +261,16 @@ def test_people_that_weights_were_trained_on_are_public_for_good(
     pretrain(tiny_config(folder, "data.splits.public=private", "data.splits.private=test", epochs=0.5, batch=4), tmp_path / "weights")
     with pytest.raises(HalfmaskError, match="all 12 private records"):
         prepare(tiny_config(folder, batch=2), Progress())
+
+
+def test_people_that_weights_were_chosen_on_are_public_too(clinic: Path, tiny_config: Build, tmp_path: Path, fresh_home: Path) -> None:
+    from halfmask.privacy.account import Account
+    from halfmask.training.pretrain import pretrain
+
+    splits = ("data.splits.tuning=private:1-3", "data.splits.private=test")
+    pretrain(tiny_config(f"data.name={clinic}", *splits, epochs=0.5, batch=4), tmp_path / "weights")
+    private = load_datasets(DataConfig(name=str(clinic)), (64, 48)).fingerprints
+    assert Account(private).given_up(private).sum() >= 3
 
 
 def test_nobody_whom_an_account_protects_is_pretrained_on(

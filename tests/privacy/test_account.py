@@ -18,7 +18,7 @@ from halfmask.privacy.accounting import calibrate, epsilon
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.fingerprints import Fingerprints
 from halfmask.privacy.ledger import Ledger
-from halfmask.privacy.spends import Spend, common_unit, no_bound, total_epsilon
+from halfmask.privacy.spends import Spend, common_unit, epsilon_in_turn, no_bound, total_epsilon
 
 pytestmark = pytest.mark.usefixtures("quick_accounting")
 SIGMA = calibrate(0.8, 1e-5, 0.05, 60)
@@ -134,6 +134,18 @@ def test_a_budget_of_another_delta_holds_beside_the_first(fresh_home: Path) -> N
     assert account.ledger.budgets() == [(1.0, 1e-5), (3.0, 1e-9)]
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_each_budget_is_judged_at_its_own_delta(before: bool, fresh_home: Path) -> None:
+    """ε = 1 at δ = 1e-5 leaves room for the plan; the same ε at δ = 1e-9 does not, whichever budget was set first."""
+    account = Account(people(0, 40))
+    if before:
+        account.begin(replace(PLAN, run="bb", noise_multiplier=200.0), None)
+    for budget in ((1.2, 1e-5), (1.2, 1e-9)):
+        account.begin(None, budget)
+    with pytest.raises(HalfmaskError, match="at δ = 1e-09"):
+        account.begin(PLAN, None)
+
+
 def test_a_refusal_names_the_cause_that_matters(fresh_home: Path) -> None:
     open_read = Account(people(0, 10))
     open_read.begin(replace(PLAN, noise_multiplier=0.0, method="non-private"), None)
@@ -169,6 +181,18 @@ def test_units_that_do_not_lie_in_each_other_have_no_total() -> None:
     assert total_epsilon([both, subjects], 1e-5, Adjacency.ZERO_OUT) < math.inf
 
 
+def test_runs_in_turn_say_nothing_about_a_unit_they_do_not_share() -> None:
+    """Crops of a run behind which a run on subjects stands: the one has no bound about crops alone, the other none about subjects."""
+    images, crops = replace(PLAN, unit="image", group_sizes={}), replace(PLAN, run="bb", group_sizes={"image": 2})
+    assert epsilon_in_turn([images, crops], "crop", 1e-5, Adjacency.ZERO_OUT) == math.inf
+    assert epsilon_in_turn([images, crops], "image", 1e-5, Adjacency.ZERO_OUT) < math.inf
+    both = [PLAN, replace(PLAN, run="bb")]
+    fixed = total_epsilon(both, 1e-5, Adjacency.ZERO_OUT)
+    assert epsilon_in_turn(both, "crop", 1e-5, Adjacency.ZERO_OUT) > fixed, "the second was chosen after seeing the first"
+    replaced = epsilon_in_turn(both, "crop", 1e-5, Adjacency.REPLACE_ONE)
+    assert replaced == pytest.approx(2 * total_epsilon([PLAN], 5e-6, Adjacency.REPLACE_ONE))
+
+
 # ---- the same people -----------------------------------------------------------------------------------------------------
 
 
@@ -197,6 +221,16 @@ def test_a_relative_that_comes_later_is_seen_when_paying(fresh_home: Path) -> No
     second.ledger.verify()
     with pytest.raises(HalfmaskError, match="budget is ε = 1 "):
         second.pay(replace(PLAN, run="bb"))
+
+
+def test_what_is_learnt_of_a_relative_later_is_seen(fresh_home: Path) -> None:
+    """The same images come with ids for the first time: whoever had looked before must look again."""
+    mine = Account(people(0, 40, lambda i: f"patient {i}"), "subject")
+    others = people(100, 140)
+    Account(others).begin(PLAN, None)
+    assert mine.related_names == []
+    Account(people(100, 140, lambda i: f"patient {i - 100}")).begin(replace(PLAN, run="bb"), None)
+    assert mine.related_names == [others.dataset]
 
 
 def _compete(first: int, last: int, run: str) -> None:
@@ -252,6 +286,28 @@ def test_protected_people_are_found_in_what_is_to_be_scored(fresh_home: Path) ->
     Account(everyone).begin(PLAN, None, publications=[Publication(RAW, "five records", hashes)])
     assert protected_among(people(30, 60)) == {everyone.dataset: 10}
     assert protected_among(people(0, 5)) == {} == protected_among(people(50, 60))
+
+
+def test_protected_subjects_are_found_in_other_pictures(fresh_home: Path) -> None:
+    """Where subjects are protected, scoring or pre-training on another picture of one of them reads them as well."""
+    mine = people(0, 40, lambda i: f"patient {i // 4}")
+    elsewhere = people(100, 108, lambda i: f"patient {i - 92}")  # patients 8 and 9 are protected, 10 to 15 are not
+    Account(mine).begin(replace(PLAN, run="bb"), None)
+    assert protected_among(elsewhere) == {}, "crops are protected: another picture is somebody else"
+    Account(mine, "subject").begin(replace(PLAN, unit="subject", group_sizes={}), None)
+    assert protected_among(elsewhere) == {mine.dataset: 2}
+    unknown = people(200, 204)
+    assert protected_among(unknown) == {}, "no id is nobody's id"
+
+
+def test_subjects_of_records_given_up_are_known_in_other_pictures(fresh_home: Path) -> None:
+    open_ones = people(100, 104, lambda i: f"patient {i - 100}")
+    hashes = tuple(row.tobytes().hex() for row in open_ones.exact[:2])
+    Account(open_ones).begin(None, None, publications=[Publication(RAW, "weights were trained on them", hashes)])
+    mine = people(0, 8, lambda i: f"patient {i // 2}")
+    account = Account(mine, "subject")
+    assert account.given_up(mine, by_subject=True).nonzero()[0].tolist() == [0, 1, 2, 3], "patients 0 and 1, not all of the dataset"
+    assert not account.given_up(mine).any(), "these pictures of them are not public"
 
 
 def test_an_open_read_ends_the_account(fresh_home: Path) -> None:

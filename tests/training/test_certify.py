@@ -100,6 +100,12 @@ def _paid_more(folder: Path) -> None:
     ledger.append(replace(ledger.spends()[-1], first_step=2, last_step=2))
 
 
+def _others_weights(folder: Path) -> None:
+    """Other weights, and a certificate whose digest was changed to match."""
+    _bytes_changed(folder)
+    _edited(weights_sha256=hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest())(folder)
+
+
 DIFFERENCES: dict[str, Callable[[Path], None]] = {
     "other weights": _bytes_changed,
     "fewer steps": _edited(steps=1),
@@ -112,6 +118,13 @@ DIFFERENCES: dict[str, Callable[[Path], None]] = {
     "a longer ledger": _edited(ledger_lines=99),
     "a ledger that was cut": _ledger_cut,
     "a run that went on": _paid_more,
+    "no ledger": _edited(ledger_lines=0, ledger_hash=""),
+    "less than no ledger": _edited(ledger_lines=-1),
+    "a rehearsal": _edited(statement="rehearsal"),
+    "a headline below its own steps": lambda folder: _edited(
+        own_epsilon=certificate_in(folder)["epsilon"], epsilon=dict.fromkeys(certificate_in(folder)["epsilon"], 0.01)
+    )(folder),
+    "weights of nobody's": _others_weights,
 }
 
 
@@ -135,6 +148,20 @@ def test_a_home_put_back_from_an_older_copy_is_seen(config: Build, tmp_path: Pat
     shutil.copytree(tmp_path / "backup", fresh_home)
     assert Ledger(certificate_in(second)["dataset_fingerprint"]).verify()
     assert not verified(second) and verified(tmp_path / "first")
+
+
+def test_a_certificate_cannot_be_lent_to_another_run(config: Build, tmp_path: Path, fresh_home: Path) -> None:
+    """Also not to one that read nothing by the ledger: both runs are honest, and the hand between them is not."""
+    private = run_training(config(), tmp_path / "private")
+    open_one = run_training(config(method="non-private"), tmp_path / "open")
+    public = run_training(config(method="public-only"), tmp_path / "public")
+    assert verified(private) and verified(open_one) and verified(public)
+    for lender, borrower in ((private, open_one), (public, open_one), (public, private)):
+        lent = certificate_in(lender) | {"weights_sha256": certificate_in(borrower)["weights_sha256"]}
+        whole = Ledger(lent["dataset_fingerprint"]).lines()
+        lent |= {"ledger_lines": len(whole), "ledger_hash": whole[-1]["hash"]}
+        (tmp_path / "lent.json").write_text(json.dumps(lent))
+        assert not all(check.passed for check in verify_certificate(borrower / "model.safetensors", tmp_path / "lent.json"))
 
 
 def test_the_certificate_is_written_before_the_weights(
@@ -312,6 +339,43 @@ def test_weights_of_an_earlier_run_on_the_same_people_carry_its_cost(config: Bui
         assert verified(folder)
     third = run_training(config(f"model.weights={tmp_path / 'next0' / 'model.safetensors'}"), tmp_path / "third")
     assert len(certificate_in(third)["composed_with"]) == 2, "and so do the weights behind those"
+
+
+def test_a_headline_that_forgets_the_runs_behind_is_seen(config: Build, tmp_path: Path, fresh_home: Path) -> None:
+    first = run_training(config(), tmp_path / "first")
+    second = run_training(config(f"model.weights={first / 'model.safetensors'}", "data.private=39"), tmp_path / "second")
+    honest = certificate_in(second)
+    assert verified(second) and honest["epsilon"]["zero-out"] > honest["own_epsilon"]["zero-out"]
+    for forged in ({"epsilon": honest["own_epsilon"]}, {"composed_with": []}, {"epsilon": honest["own_epsilon"], "composed_with": []}):
+        (second / "certificate.json").write_text(json.dumps(honest | forged))
+        assert not verified(second), forged
+    (second / "certificate.json").write_text(json.dumps(honest))
+    _ledger_of(first).append(replace(_ledger_of(first).spends()[-1], run="later"))
+    assert verified(second)
+
+
+def test_public_steps_do_not_launder_weights(config: Build, tmp_path: Path, fresh_home: Path) -> None:
+    """A run that spends nothing, from weights that cost something, and a third from its weights: the first is still behind them."""
+    first = run_training(config(), tmp_path / "first")
+    name, path = certificate_in(first)["run"], first / "model.safetensors"
+    for number, settings in enumerate((("method=public-only",), ("method=feature", "rehearsal=true", "batch=4"))):
+        between = run_training(config(f"model.weights={path}", *settings), tmp_path / f"between{number}")
+        assert verified(between)
+        last = run_training(config(f"model.weights={between / 'model.safetensors'}"), tmp_path / f"last{number}")
+        assert certificate_in(last)["composed_with"] == [name], settings
+        assert certificate_in(last)["epsilon"]["zero-out"] > certificate_in(first)["epsilon"]["zero-out"]
+
+
+def test_a_checkpoint_is_known_wherever_it_lies(config: Build, tmp_path: Path, fresh_home: Path) -> None:
+    """Weights of a moment in the middle of a run: in no list of released models, and out of its folder."""
+    whole = config(epochs=1)
+    with pytest.raises(RuntimeError):
+        run_training(whole, tmp_path / "first", StopsAt(5, RuntimeError))
+    state = torch.load(tmp_path / "first" / "checkpoint" / "state.pt", weights_only=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "first" / "checkpoint" / "state.pt").rename(tmp_path / "elsewhere" / "nice weights.pth")
+    second = run_training(config(f"model.weights={tmp_path / 'elsewhere' / 'nice weights.pth'}"), tmp_path / "second")
+    assert state["step"] == 5 and certificate_in(second)["composed_with"] == [state["run"]]
 
 
 def test_weights_of_strangers_cost_nothing(config: Build, tmp_path: Path, fresh_home: Path) -> None:

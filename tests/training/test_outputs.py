@@ -15,7 +15,7 @@ from torch import nn
 
 from halfmask.errors import HalfmaskError
 from halfmask.training.config import RunConfig
-from halfmask.training.outputs import LOGGABLE, RunFolder
+from halfmask.training.outputs import LOGGABLE, RunFolder, only_one
 
 PRIVATE = [
     "loss",
@@ -129,3 +129,14 @@ def test_checkpoints_are_replaced_whole(folder: RunFolder, monkeypatch: pytest.M
     monkeypatch.undo()
     assert folder.load_checkpoint()["step"] == 3
     assert not list(folder.path.rglob("*.draft"))
+
+
+def test_a_folder_is_one_folder_however_it_is_spelt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    for other in (Path("run"), tmp_path / "link", tmp_path / "run" / ".." / "run"):
+        with only_one(tmp_path / "run"), pytest.raises(HalfmaskError, match="another process"), only_one(other):
+            pass
+    with only_one(tmp_path / "run"), only_one(tmp_path / "another"):
+        pass

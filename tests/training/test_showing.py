@@ -17,7 +17,7 @@ from halfmask.errors import HalfmaskError
 from halfmask.models.simcc import PoseModel
 from halfmask.tasks.pose import pose_loss
 from halfmask.training.config import RunConfig, build_config
-from halfmask.training.loop import Trainer
+from halfmask.training.loop import Trainer, run_training
 from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
 from halfmask.training.setup import prepare
@@ -223,3 +223,19 @@ def test_more_showings_than_copies_are_refused_for_the_top() -> None:
     with pytest.raises(HalfmaskError, match=r"raise augment\.copies"):
         build_config({"strategy": "top"}, {}, ["augment.times=6"])
     build_config({"strategy": "finetune"}, {}, ["augment.times=6"])
+
+
+def test_each_half_of_a_step_has_changes_of_its_own(tiny_config: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes of the exact half that went with the private ones would show the same people changed alike in both."""
+    asked: list[tuple[str, tuple[str, ...]]] = []
+    real = Showing.show
+
+    def spy(self: Showing, people: PoseRecords, records: np.ndarray, *sources: str, use: str, **more: Any) -> Any:
+        asked.append((use, sources))
+        return real(self, people, records, *sources, use=use, **more)
+
+    monkeypatch.setattr(Showing, "show", spy)
+    run_training(tiny_config("augment.times=1", "public.raw_share=0.5", method="feature"), tmp_path / "run")
+    assert {("private", ("image",)), ("public", ("view",)), ("public", ("image",))} == set(asked)
+    steps = len([use for use, _ in asked if use == "private"])
+    assert steps == 2 and len(asked) == 3 * steps

@@ -17,6 +17,7 @@ from halfmask.privacy.fingerprints import (
     fingerprint_name,
     fingerprint_picture,
     key,
+    keyed_hash,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +65,9 @@ def fingerprints_of(records: PoseRecords) -> Fingerprints:
     """Those that the records carry, or, for records that were made in memory, those of their crops."""
     if records.prints is not None:
         return records.prints
-    return Fingerprints.from_arrays(cached("fingerprints", records.key, lambda: fingerprint_images(records.images).arrays()))
+    # Worth something under the key they were made with alone: under another one they are made anew.
+    name = f"{records.key}/{keyed_hash(b'cache').hex()[:8]}"
+    return Fingerprints.from_arrays(cached("fingerprints", name, lambda: fingerprint_images(records.images).arrays()))
 
 
 @cache

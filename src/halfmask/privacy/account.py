@@ -196,8 +196,13 @@ class Account:
         words = [line["words"] for ledger in (self.ledger, *self.related()) for line in ledger.lines("published")]
         return list(dict.fromkeys(words))
 
-    def given_up(self, prints: Fingerprints) -> np.ndarray:
-        """Which of these records are public for good, raw: one flag each."""
+    def given_up(self, prints: Fingerprints, by_subject: bool = False) -> np.ndarray:
+        """Which of these records are public for good, raw: one flag each.
+
+        Args:
+            by_subject: which are of somebody of whom a record is, in this picture or in another: where subjects are protected, there is
+                nothing left to promise them.
+        """
         public = np.zeros(len(prints), bool)
         for ledger in (self.ledger, *self.related()):
             hashes = {record for line in ledger.lines("published") if line["what"] == RAW for record in line["records"]}
@@ -205,7 +210,8 @@ class Account:
                 continue
             theirs = self.prints if ledger is self.ledger else Fingerprints.load(ledger.path.with_suffix(".records"))
             rows = np.array([row.tobytes().hex() in hashes for row in theirs.exact])
-            public |= prints.in_pictures_of(theirs.take(np.flatnonzero(rows)))
+            gone = theirs.take(np.flatnonzero(rows))
+            public |= prints.in_subjects_of(gone) if by_subject else prints.in_pictures_of(gone)
         return public
 
     def runs_behind(self, tensors: set[str], runs: set[str]) -> list[str]:
@@ -257,7 +263,10 @@ def protected_among(prints: Fingerprints, folder: Path | None = None) -> dict[st
         account = account_of(Ledger(name, folder))
         if account is None:
             continue
-        recur = prints.in_pictures_of(account.prints) & ~account.given_up(prints)
+        recur = prints.in_pictures_of(account.prints)
+        if account.unit == "subject":
+            recur |= prints.in_subjects_of(account.prints)
+        recur &= ~account.given_up(prints)
         if recur.any():
             found[name] = int(recur.sum())
     return found

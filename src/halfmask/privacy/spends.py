@@ -109,6 +109,20 @@ def total_epsilon(spends: Sequence[Spend], delta: float, adjacency: Adjacency, a
     return epsilon(hidden, share, accountant) + sum(epsilon([plan], share) for plan in visible)
 
 
+def epsilon_in_turn(spends: Sequence[Spend], unit: str, delta: float, adjacency: Adjacency) -> float:
+    """ε to one `unit` of runs of which each went on from the weights of those before; infinite where they say nothing about that unit.
+
+    Each was chosen after seeing what the others gave, so their Rényi costs are added, which allows that; replacement, for which there are
+    none, is composed by adding ε, at an equal share of δ each.
+    """
+    if common_unit(spends) != unit:
+        return math.inf
+    if adjacency is not Adjacency.REPLACE_ONE:
+        return total_epsilon(spends, delta, adjacency, "rdp")
+    runs = sorted({spend.run for spend in spends})
+    return sum(total_epsilon([spend for spend in spends if spend.run == run], delta / len(runs), adjacency) for run in runs)
+
+
 def epsilon_left(committed: Sequence[Spend], planned: Spend, budget: float, delta: float) -> float:
     """What of a budget would be left after a plan; refuses one that would carry all runs on a dataset past it.
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from halfmask.data.prints import fingerprints_of
-from halfmask.data.records import PoseRecords
 from halfmask.gradients.engine import ClippingEngine
 from halfmask.gradients.mechanism import Mechanism
 from halfmask.privacy.accounting import epsilon
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.certificate import Certificate
 from halfmask.privacy.sampling import PoissonSampler
-from halfmask.privacy.spends import Spend, common_unit, plans_of, total_epsilon
+from halfmask.privacy.spends import Spend, common_unit, epsilon_in_turn, plans_of, total_epsilon
 from halfmask.training.setup import Setup, public_assumptions
+from halfmask.training.spending import publications_of
 
 if TYPE_CHECKING:
     from halfmask.training.loop import Trainer
@@ -30,7 +29,10 @@ def certificate_of(trainer: Trainer, weights_sha256: str = "") -> Certificate:
     behind = [spend for spend in spends if spend.run in setup.behind and spend.run != trainer.run]
     said = own[-1] if own else None
     own_epsilon = {relation.value: _own(own, relation, setup) for relation in _relations(setup)}
-    composed = {relation.value: _composed(own, behind, relation, setup) for relation in _relations(setup)} if behind else own_epsilon
+    composed = own_epsilon
+    if behind:
+        together = [*behind, *own]
+        composed = {one.value: epsilon_in_turn(together, config.unit, config.delta, one) for one in _relations(setup)}
     reads = list(dict.fromkeys([*open_reads(trainer), *(spend.unprotected for spend in own if spend.unprotected)]))
     return Certificate(
         method=setup.method.name,
@@ -60,7 +62,7 @@ def certificate_of(trainer: Trainer, weights_sha256: str = "") -> Certificate:
         dataset=setup.data.name,
         dataset_fingerprint=setup.data.fingerprints.dataset,
         related_datasets=account.related_names,
-        public_record_hashes=_hashes(setup.basis) if setup.method.projected and config.subspace.source == "private" else [],
+        public_record_hashes=[record for one in publications_of(setup) for record in one.records],
         unaccounted_reads=reads,
         run=trainer.run,
         run_name=trainer.folder.path.name,
@@ -80,21 +82,6 @@ def _own(own: list[Spend], adjacency: Adjacency, setup: Setup) -> float:
     if any(spend.unbounded for spend in own):
         return math.inf
     return epsilon(plans_of(own, adjacency), setup.config.delta, setup.config.accountant)
-
-
-def _composed(own: list[Spend], behind: list[Spend], adjacency: Adjacency, setup: Setup) -> float:
-    """ε of the run and of those whose weights it goes on from.
-
-    It was chosen after seeing what they gave, so their Rényi costs are added, which allows that; replacement, for which there are none, is
-    composed by adding ε, at an equal share of δ each.
-    """
-    together, delta = [*behind, *own], setup.config.delta
-    if common_unit(together) != setup.config.unit:
-        return math.inf
-    if adjacency is not Adjacency.REPLACE_ONE:
-        return total_epsilon(together, delta, adjacency, "rdp")
-    runs = sorted({spend.run for spend in together})
-    return sum(total_epsilon([spend for spend in together if spend.run == run], delta / len(runs), adjacency) for run in runs)
 
 
 def _cautions(setup: Setup) -> list[str]:
@@ -143,7 +130,3 @@ def open_reads(trainer: Trainer) -> list[str]:
     if trainer.mechanism.expected_batch != trainer.poisson.expected_batch:
         reads.append("the divisor of the private sum was not the expected batch size")
     return reads
-
-
-def _hashes(records: PoseRecords | None) -> list[str]:
-    return [] if records is None else sorted({row.tobytes().hex() for row in fingerprints_of(records).exact})

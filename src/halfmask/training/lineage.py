@@ -30,16 +30,16 @@ def runs_behind(config: RunConfig, account: Account) -> list[str]:
         return []
     path = Path(str(config.model.weights)).expanduser()
     state: Mapping[str, Tensor] = read_state(path)
-    return account.runs_behind(set(tensor_hashes(state.values())), _runs_of_folder(path))
+    folders = [folder / "checkpoint" / "state.pt" for folder in (path.parent, path.parent.parent)]
+    names = [_run_of_checkpoint(one) for one in (path, *folders)]
+    return account.runs_behind(set(tensor_hashes(state.values())), {name for name in names if name is not None})
 
 
-def _runs_of_folder(path: Path) -> set[str]:
-    """The name of the run whose folder a weight file lies in: a checkpoint's weights are in no ledger's list of released models."""
-    for folder in (path.parent, path.parent.parent):
-        checkpoint = folder / "checkpoint" / "state.pt"
-        if checkpoint.is_file():
-            try:
-                return {str(torch.load(checkpoint, map_location="cpu", weights_only=True)["run"])}
-            except Exception:  # whatever is wrong with it, it names no run
-                return set()
-    return set()
+def _run_of_checkpoint(path: Path) -> str | None:
+    """The run that a checkpoint is of, wherever it lies: its weights are in no ledger's list of released models."""
+    if path.suffix == ".safetensors" or not path.is_file():
+        return None
+    try:
+        return str(torch.load(path, map_location="cpu", weights_only=True)["run"])
+    except Exception:  # weights of another make, or nothing that can be read: it names no run
+        return None

@@ -281,6 +281,10 @@ class Trainer:
             return
         reads_private = self.setup.method.private != "unread" and not self.setup.config.rehearsal
         begin_run(self.setup, self._spend(0, self.setup.steps) if reads_private else None, self.progress)
+        declared = "; ".join(self.setup.config.declared_reads)
+        if declared and not reads_private:
+            # No step of such a run carries them into the ledger.
+            self.account.record_read(f"{self.run} (declared)", declared)
 
     def _write_unsafe(self, batch: Batch, clipped: ClippedSum | ClippedCoordinates) -> None:
         with torch.no_grad():
@@ -378,7 +382,9 @@ def finish(trainer: Trainer) -> None:
         trainer.optimiser.release_average()
     weights = folder.packed(setup.model)
     digest = hashlib.sha256(weights).hexdigest()
-    if setup.method.private != "unread" and not setup.config.rehearsal and trainer.paid:
+    spent = setup.method.private != "unread" and not setup.config.rehearsal and trainer.paid
+    # A run that spends nothing may still go on from weights that cost something, and hands that on.
+    if spent or setup.behind:
         setup.account.record_model(trainer.run, digest, tensor_hashes(trainer.engine.parameters.values()), setup.behind)
     folder.save_certificate(trainer.certificate(digest))
     folder.save_weights(weights)

@@ -126,13 +126,14 @@ def prepare(
             f"of them together"
         )
     given_up = account.given_up(fingerprints_of(data.private))
-    if given_up.any():
+    # Other pictures of somebody who is public: they are not public themselves, and there is nobody left to protect in them.
+    known = account.given_up(fingerprints_of(data.private), by_subject=True) if config.unit == "subject" else given_up
+    if (given_up | known).any():
         progress.message(
-            f"{given_up.sum():,} private records are public for good, because an earlier run gave them up or was pre-trained on "
-            f"them: they and "
-            "all of their units are left out"
+            f"{(given_up | known).sum():,} private records are public for good, because an earlier run gave them up or was pre-trained on "
+            f"them: they and all of their units are left out"
         )
-    private, basis = _set_basis_apart(config, method, data, given_up)
+    private, basis = _set_basis_apart(config, method, data, given_up, known)
     basis, raw_public, watched = _divide_public(config, data, basis)
     if method.projected and not config.subspace.dim and watched is None:
         raise HalfmaskError(
@@ -287,7 +288,7 @@ def _parted(config: RunConfig, data: Datasets, progress: Progress) -> Datasets:
 
 
 def _set_basis_apart(
-    config: RunConfig, method: Method, data: Datasets, given_up: np.ndarray | None = None
+    config: RunConfig, method: Method, data: Datasets, given_up: np.ndarray | None = None, of_public_people: np.ndarray | None = None
 ) -> tuple[PoseRecords, PoseRecords | None]:
     """With `subspace.source: private`, whole units leave the private set, become public, and span the subspace.
 
@@ -296,11 +297,13 @@ def _set_basis_apart(
 
     Args:
         given_up: which private records are public already, one flag each.
+        of_public_people: which are of somebody who is, in this picture or in another.
     """
     private, wanted = data.private, config.subspace.samples
     known = np.zeros(len(private), bool) if given_up is None else given_up
     units, unit_of, sizes = np.unique(private.unit_ids(config.unit), return_inverse=True, return_counts=True)
-    public = np.isin(np.arange(len(units)), unit_of[known])
+    leave = known if of_public_people is None else known | of_public_people
+    public = np.isin(np.arange(len(units)), unit_of[leave])
     leaving = public.copy()
     basis = np.flatnonzero(known)[:wanted]
     if method.projected and config.subspace.source == "private":

@@ -74,7 +74,8 @@ def publications_of(setup: Setup) -> list[Publication]:
     config, found = setup.config, []
     if setup.method.view:
         found.append(Publication(VIEWS, f"ψ of every record: {setup.view.describe()}; and the labels: keypoints, visibility and crop box"))
-    if setup.method.projected and config.subspace.source == "private" and setup.basis is not None:
+    # In a rehearsal it is views that span the subspace: nobody's image becomes public by it.
+    if setup.method.projected and config.subspace.source == "private" and setup.basis is not None and not config.rehearsal:
         hashes = tuple(sorted({row.tobytes().hex() for row in fingerprints_of(setup.basis).exact}))
         found.append(Publication(RAW, f"{len(setup.basis)} whole records, given up to span a subspace", hashes))
     return found
