@@ -13,7 +13,7 @@ from halfmask.privacy.certificate import Certificate
 from halfmask.privacy.sampling import PoissonSampler
 from halfmask.privacy.spends import Spend, common_unit, epsilon_in_turn, plans_of, total_epsilon
 from halfmask.training.setup import Setup, public_assumptions
-from halfmask.training.spending import publications_of
+from halfmask.training.spending import planned_reads, publications_of
 
 if TYPE_CHECKING:
     from halfmask.training.loop import Trainer
@@ -106,19 +106,6 @@ def _moving_clip_norm(own: list[Spend], begun_with: float) -> list[str]:
         return []
     span = f"from {min(norms):.4g} to {max(norms):.4g}"
     return [f"that the clip norm moved {span} with gradient norms of public people, and the noise, in proportion to it, with it"]
-
-
-def planned_reads(setup: Setup) -> list[str]:
-    """Reads of private data that the mechanism does not cover, as far as a run's settings tell of them."""
-    config = setup.config
-    reads = list(config.declared_reads)
-    if setup.method.private == "exact":
-        reads.append("every training step read private records without clipping or noise")
-    if setup.method.private == "noised" and config.insecure_seed is not None:
-        reads.append("coins and noise came from a seed that is written down: whoever knows it can subtract the noise (insecure_seed)")
-    if config.unsafe_diagnostics and setup.method.private != "unread":
-        reads.append("private losses and gradient norms were written down (unsafe_diagnostics)")
-    return reads
 
 
 def open_reads(trainer: Trainer) -> list[str]:

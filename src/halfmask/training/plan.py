@@ -8,12 +8,11 @@ from typing import Any
 
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.adjacency import Adjacency
-from halfmask.training.certify import planned_reads
 from halfmask.training.config import RunConfig
 from halfmask.training.progress import Progress
 from halfmask.training.prospects import DOUBTFUL, HOPELESS, suggested_batch
 from halfmask.training.setup import Setup, prepare
-from halfmask.training.spending import spend_of
+from halfmask.training.spending import planned_reads, spend_of
 
 
 @dataclass(frozen=True)

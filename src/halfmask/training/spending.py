@@ -10,7 +10,6 @@ from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import UNITS, PoseRecords
 from halfmask.privacy.account import RAW, VIEWS, Publication
 from halfmask.privacy.spends import Spend
-from halfmask.training.certify import planned_reads
 from halfmask.training.progress import Progress
 from halfmask.training.setup import Setup
 
@@ -39,6 +38,19 @@ def spend_of(setup: Setup, run: str, first: int, steps: int, clip_norm: float, n
         group_sizes=group_sizes(setup.private, config.unit),
         unprotected="; ".join(reads),
     )
+
+
+def planned_reads(setup: Setup) -> list[str]:
+    """Reads of private data that the mechanism does not cover, as far as a run's settings tell of them."""
+    config = setup.config
+    reads = list(config.declared_reads)
+    if setup.method.private == "exact":
+        reads.append("every training step read private records without clipping or noise")
+    if setup.method.private == "noised" and config.insecure_seed is not None:
+        reads.append("coins and noise came from a seed that is written down: whoever knows it can subtract the noise (insecure_seed)")
+    if config.unsafe_diagnostics and setup.method.private != "unread":
+        reads.append("private losses and gradient norms were written down (unsafe_diagnostics)")
+    return reads
 
 
 def check_admission(setup: Setup) -> None:
