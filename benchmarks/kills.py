@@ -351,7 +351,10 @@ def _place(run: Tried, before: set[tuple[str, int]]) -> str:
     if any(name.endswith(".jsonl") for name in fresh):
         return "d in the middle of a line of the ledger"
     ledger = _ledger_of(run)
-    lines = Ledger(ledger.stem).lines() if ledger is not None else []
+    try:
+        lines = Ledger(ledger.stem).lines() if ledger is not None else []
+    except HalfmaskError:
+        return "o nobody knows: the ledger is no longer intact"
     known = chain._read_index(run.home / "ledgers", key()).get(ledger.stem, [0])[0] if ledger is not None else 0
     if "index.draft" in fresh or len(lines) > known:
         return "e between a line of the ledger and its index"

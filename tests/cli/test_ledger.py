@@ -101,6 +101,8 @@ def test_raising_a_budget_needs_a_reason_and_is_on_the_record(halfmask, fresh_ho
     people = account(0, 20)
     people.begin(SPEND, (0.2, 1e-5))
     people.pay(SPEND)
+    people.begin(None, (5.0, 1e-9))
+    assert book(halfmask, people)["budgets"] == [[0.2, 1e-5], [5.0, 1e-9]], "a later one holds besides, not instead"
     later, dataset = replace(SPEND, run="bb", last_step=9999), people.ledger.dataset
     with pytest.raises(HalfmaskError, match=r"budget is ε = 0\.2 "):
         people.begin(later, (5.0, 1e-5))

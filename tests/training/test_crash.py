@@ -23,7 +23,7 @@ from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
 from halfmask.training.setup import prepare
 
-KILLS = 25
+KILLS = 16
 
 # The first optimiser of a process imports half of torch: here, so that children forked later need not.
 torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
@@ -39,6 +39,17 @@ def _start(config: RunConfig, out: Path, resume: bool) -> multiprocessing.proces
     process = multiprocessing.get_context("fork").Process(target=_child, args=(config, out, resume))
     process.start()
     return process
+
+
+def _seconds_to_a_checkpoint(config: RunConfig, out: Path) -> float:
+    """How long a child takes, on a machine as busy as this one is now, until steps have reached a file."""
+    process, begin = _start(config, out, resume=False), time.perf_counter()
+    while _steps_that_reached_a_file(out) == 0:
+        assert process.is_alive() and time.perf_counter() - begin < 60
+        time.sleep(0.01)
+    process.kill()
+    process.join()
+    return time.perf_counter() - begin
 
 
 def _steps_that_reached_a_file(out: Path) -> int:
@@ -65,11 +76,12 @@ def test_killed_at_any_moment_the_ledger_knows_enough(
     assert plan is not None
     rng = random.Random(0)
     folders, kills, advanced = [tmp_path / "run0"], 0, 0
+    usual = _seconds_to_a_checkpoint(long_config, folders[0])
     while kills < KILLS:
         run = folders[-1]
         before = _steps_that_reached_a_file(run)
         process = _start(long_config, run, resume=(run / "checkpoint" / "state.pt").exists())
-        time.sleep(rng.uniform(0.02, 1.2))
+        time.sleep(rng.uniform(0.02, 2 * usual))
         os.kill(process.pid or 0, signal.SIGKILL)
         process.join()
         if process.exitcode == 0 or not (run / "checkpoint" / "state.pt").exists():
@@ -84,7 +96,7 @@ def test_killed_at_any_moment_the_ledger_knows_enough(
             spent = ledger.total(long_config.delta, plan.adjacency)
             assert spent >= epsilon([replace(plan, steps=taken)], long_config.delta) - 1e-12
         advanced += _steps_that_reached_a_file(run) > before
-    assert advanced >= 5, "hardly any child got as far as a checkpoint: the test shows nothing"
+    assert advanced >= 4, "hardly any child got as far as a checkpoint: the test shows nothing"
 
 
 def test_two_runs_at_once_lose_no_entry(long_config: RunConfig, tmp_path: Path, fresh_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
