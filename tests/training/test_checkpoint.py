@@ -26,6 +26,7 @@ pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread")
 EVERY = {
     "run": "str",
     "plan/dataset": "str",
+    "plan/set of annotations": "str",
     "plan/number of units": "int",
     "plan/number of steps": "int",
     "plan/sampling rate": "float",
