@@ -134,6 +134,31 @@ def test_a_budget_of_another_delta_holds_beside_the_first(fresh_home: Path) -> N
     assert account.ledger.budgets() == [(1.0, 1e-5), (3.0, 1e-9)]
 
 
+def test_a_budget_for_replacement_is_not_kept_by_counting_less(fresh_home: Path) -> None:
+    """Two runs of which each is cheap under zero-out, and which together break the promise that the budget was set for."""
+    account, related = Account(people(0, 40)), Account(people(39, 80))
+    plan = replace(PLAN, noise_multiplier=3 * SIGMA, adjacency="replace-one")
+    limit = 1.1 * total_epsilon([plan], 1e-5, Adjacency.REPLACE_ONE)
+    account.begin(replace(plan, noise_multiplier=3 * SIGMA), (limit, 1e-5))
+    account.pay(plan)
+    later = replace(plan, run="bb", adjacency="zero-out")
+    assert total_epsilon([plan, later], 1e-5, Adjacency.ZERO_OUT, "rdp") < limit < total_epsilon([plan, later], 1e-5, Adjacency.REPLACE_ONE)
+    for one in (account, related):
+        with pytest.raises(HalfmaskError, match=r"replace-one.*raise-budget"):
+            one.begin(later, None)
+        with pytest.raises(HalfmaskError, match=r"replace-one.*raise-budget"):
+            one.pay(later)
+    account.ledger.write("raise", {"epsilon": limit, "delta": 1e-5, "reason": "zero-out is what was meant"})
+    account.begin(later, None)
+
+
+def test_a_budget_for_replacement_is_set_beside_a_smaller_one(fresh_home: Path) -> None:
+    account = Account(people(0, 40))
+    account.begin(None, (1.0, 1e-5))
+    account.begin(replace(PLAN, noise_multiplier=20 * SIGMA, adjacency="replace-one"), (2.0, 1e-5))
+    assert account.ledger.bounds_replacement() and account.ledger.budgets() == [(1.0, 1e-5), (2.0, 1e-5)]
+
+
 @pytest.mark.parametrize("before", [False, True])
 def test_each_budget_is_judged_at_its_own_delta(before: bool, fresh_home: Path) -> None:
     """ε = 1 at δ = 1e-5 leaves room for the plan; the same ε at δ = 1e-9 does not, whichever budget was set first."""

@@ -233,7 +233,9 @@ def test_after_a_crash_epsilon_is_that_of_what_was_paid(
     assert body["epsilon"]["zero-out"] > epsilon([taken], 1e-3)
 
 
-@pytest.mark.parametrize("change", ["dataset", "number of units", "sampling rate", "noise multiplier"])
+@pytest.mark.parametrize(
+    "change", ["dataset", "set of annotations", "number of units", "number of steps", "sampling rate", "noise multiplier"]
+)
 def test_going_on_with_something_else_is_refused(
     change: str, config: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_home: Path
 ) -> None:
@@ -247,6 +249,13 @@ def test_going_on_with_something_else_is_refused(
         if change == "dataset":
             prints = setup.data.fingerprints.take(np.arange(30))
             return replace(setup, data=replace(setup.data, fingerprints=prints))
+        if change == "set of annotations":
+            # One joint of one person, by a pixel.
+            joints = setup.private.joints.copy()
+            joints[7, 3, 0] += 1
+            return replace(setup, private=replace(setup.private, joints=joints))
+        if change == "number of steps":
+            return replace(setup, steps=setup.steps + 1)
         if change == "number of units":
             setup.units.members = setup.units.members[:-1]
             return setup

@@ -6,12 +6,15 @@ Who was in the last private batch, its size or its gradients would be easy to ke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from halfmask.training.checkpoint import plan_facts
 from halfmask.training.config import RunConfig
 from halfmask.training.loop import Trainer
 from halfmask.training.optimise import Optimiser
@@ -26,6 +29,7 @@ pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread")
 EVERY = {
     "run": "str",
     "plan/dataset": "str",
+    "plan/set of annotations": "str",
     "plan/number of units": "int",
     "plan/number of steps": "int",
     "plan/sampling rate": "float",
@@ -176,3 +180,15 @@ class KeepsItsSizeInACounter(KeepsTheBatch):
 def test_a_batch_that_is_kept_is_seen(fault: type[Trainer], tiny_config: Callable[..., RunConfig], tmp_path: Path) -> None:
     trainer, state = checkpoint_of(tiny_config(), tmp_path / "run", fault)
     assert not holds_nothing_else(trainer, state, EVERY | SGD)
+
+
+def test_a_run_does_not_go_on_with_other_units(tiny_config: Callable[..., RunConfig], fresh_home: Path) -> None:
+    """The same people and joints, as many subjects, and one picture given to somebody else."""
+    setup = prepare(tiny_config(unit="subject", batch=2), Progress())
+    subjects = np.array(setup.private.subjects)
+    sizes = {one: (subjects == one).sum() for one in subjects}
+    large = next(one for one, size in sizes.items() if size > 1)
+    subjects[np.flatnonzero(subjects == large)[0]] = next(one for one in sizes if one != large)
+    moved = replace(setup, private=replace(setup.private, subjects=subjects))
+    before, after = plan_facts(setup), plan_facts(moved)
+    assert {name for name in before if before[name] != after[name]} == {"set of annotations"}

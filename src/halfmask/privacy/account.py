@@ -123,8 +123,11 @@ class Account:
         with self.ledger.locked():
             admission = self.consider(plan, budget, accountant)
             self._enrol()
-            if budget is not None and not any(eps <= budget[0] and delta <= budget[1] for eps, delta in self.ledger.budgets()):
-                self.ledger.write("budget", {"epsilon": budget[0], "delta": budget[1]})
+            adjacency = Adjacency.ZERO_OUT.value if plan is None else plan.adjacency
+            stricter = adjacency == Adjacency.REPLACE_ONE.value and not self.ledger.bounds_replacement()
+            known = any(eps <= budget[0] and delta <= budget[1] for eps, delta in self.ledger.budgets()) if budget is not None else True
+            if budget is not None and (stricter or not known):
+                self.ledger.write("budget", {"epsilon": budget[0], "delta": budget[1], "adjacency": adjacency})
             for publication in publications:
                 self._publish(publication, plan)
             if plan is not None:
@@ -140,9 +143,16 @@ class Account:
         if plan is None:
             return Admission(None, judge)
         paid = sum(spend.steps for spend in committed if spend.run == plan.run)
-        rest = replace(plan, first_step=paid)
+        rest = self._under_budgets(replace(plan, first_step=paid), ledgers)
         left = [self._judged(rest, committed, one, accountant) for one in budgets if rest.steps > 0]
         return Admission(min(left) if left else None, judge)
+
+    @staticmethod
+    def _under_budgets(plan: Spend, ledgers: Sequence[Ledger]) -> Spend:
+        """The plan as the budgets look at it: one that was set for replace-one is not kept by counting less."""
+        if any(ledger.bounds_replacement() for ledger in ledgers):
+            return replace(plan, adjacency=Adjacency.REPLACE_ONE.value)
+        return plan
 
     @staticmethod
     def _judged(plan: Spend, committed: Sequence[Spend], budget: tuple[float, float], accountant: str) -> float:
@@ -166,7 +176,7 @@ class Account:
                 # What the run itself has reserved is spent by this, not spent besides.
                 committed = [one for ledger in ledgers for one in ledger.committed()]
                 for budget in (one for ledger in ledgers for one in ledger.budgets()):
-                    epsilon_left(committed, spend, *budget)
+                    epsilon_left(committed, self._under_budgets(spend, ledgers), *budget)
             self.ledger.append(spend)
 
     def release(self, run: str) -> int:

@@ -154,6 +154,14 @@ class Ledger:
                 binding = [found] if line["kind"] == "raise" else [*binding, found]
         return binding
 
+    def bounds_replacement(self) -> bool:
+        """Whether a binding budget was set for replace-one: what stays within it under zero-out may be far beyond it."""
+        bounds = False
+        for line in self.lines():
+            if line["kind"] in ("budget", "raise"):
+                bounds = line["kind"] == "budget" and (bounds or line.get("adjacency") == Adjacency.REPLACE_ONE.value)
+        return bounds
+
     def total(self, delta: float, adjacency: Adjacency) -> float:
         """ε of everything spent on this dataset alone, as if all runs had been fixed in advance."""
         return total_epsilon(self.spends(), delta, adjacency)

@@ -136,9 +136,9 @@ def epsilon_left(committed: Sequence[Spend], planned: Spend, budget: float, delt
         raise HalfmaskError(f"{bound}, and this run has no bound (ε = ∞): {planned.unbounded}. Only runs with a bound can be made here")
     if adjacency is Adjacency.REPLACE_ONE:
         raise HalfmaskError(
-            f"{bound}, other runs were made on it, and a budget over several runs is enforced with RDP, which has no bound for "
-            f"replace-one: "
-            "use --adjacency zero-out"
+            f"{bound}, other runs were made on it, it or this run is about replace-one, and a budget over several runs is enforced with "
+            "RDP, which has no bound for that: use --adjacency zero-out, and if the budget itself was set for replace-one, put another in "
+            "its place with 'halfmask ledger raise-budget'"
         )
     if planned.visible_batches:
         raise HalfmaskError(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from halfmask.errors import HalfmaskError
+from halfmask.privacy.fingerprints import keyed_hash
 
 if TYPE_CHECKING:
     from halfmask.training.loop import Trainer
@@ -27,14 +31,23 @@ def state_of(trainer: Trainer) -> dict[str, Any]:
 
 
 def plan_facts(setup: Setup) -> dict[str, float | str]:
-    """What must be the same when a run goes on: public, all of it."""
+    """What must be the same when a run goes on: public, all of it, or a keyed hash."""
     return {
         "dataset": setup.data.fingerprints.dataset,
+        "set of annotations": _annotations(setup),
         "number of units": len(setup.units),
         "number of steps": setup.steps,
         "sampling rate": setup.sampling_rate,
         "noise multiplier": setup.noise_multiplier,
     }
+
+
+def _annotations(setup: Setup) -> str:
+    """Names who is private, in which units, and how they are annotated: the same photographs may come with other joints or other ids."""
+    private, digest = setup.private, hashlib.sha256()
+    for part in (private.ids, private.unit_ids(setup.config.unit), private.labelled, private.joints):
+        digest.update(np.ascontiguousarray(part).tobytes())
+    return keyed_hash(b"annotations" + digest.digest()).hex()
 
 
 def restore(trainer: Trainer, state: dict[str, Any]) -> None:
