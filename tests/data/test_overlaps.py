@@ -17,6 +17,7 @@ from halfmask.data.export import export_figures
 from halfmask.data.overlaps import check_overlaps, find_overlaps
 from halfmask.data.prints import fingerprints_of, named_prints
 from halfmask.errors import HalfmaskError
+from halfmask.privacy.fingerprints import Fingerprints
 from halfmask.training.config import RunConfig
 from halfmask.training.progress import Progress
 from halfmask.training.setup import prepare
@@ -169,6 +170,20 @@ def test_strangers_can_be_declared_and_the_certificate_says_so(
         prepare(tiny_config(f"data.name={folder}", unit="subject", batch=2), Progress())
     setup = prepare(tiny_config(f"data.name={folder}", "data.strangers=[public]", unit="subject", batch=2), Progress())
     assert any("declared" in line and "public" in line for line in public_assumptions(setup))
+
+
+def test_only_a_part_without_any_ids_can_be_declared_to_show_strangers() -> None:
+    """Where some have ids, those without are records that somebody forgot, not strangers; and nobody private is a stranger."""
+    private, known, unknown = named_prints(["p0"], ["s0"]), named_prints(["x"], ["s1"]), named_prints(["y"])
+    some = Fingerprints.joined([known, unknown])
+    assert check_overlaps(private, {"public": unknown}, "subject", ["public"]) == []
+    with pytest.raises(HalfmaskError, match="1 of 2 records of 'public' have no subject id"):
+        check_overlaps(private, {"public": some}, "subject", ["public"])
+    with pytest.raises(HalfmaskError, match="records of 'test' have no subject id"):
+        check_overlaps(private, {"test": unknown}, "subject", ["public"])
+    for part in (unknown, some):
+        with pytest.raises(HalfmaskError, match="records of 'private' have no subject id"):
+            check_overlaps(part, {"public": known}, "subject", ["public"])
 
 
 def test_counts_are_of_private_records() -> None:
