@@ -11,6 +11,7 @@ import pytest
 
 import halfmask.data.crops as crops
 from halfmask.data.datasets import DataConfig, load_datasets, load_public, load_test, with_view
+from halfmask.data.export import export_figures
 from halfmask.data.people import MISSING
 from halfmask.data.skeleton import COCO, LSP, MPII
 from halfmask.data.splits import SplitsConfig
@@ -124,3 +125,13 @@ def test_views_are_those_of_each_record(lspet) -> None:
     assert test.views is not None
     for image, seen in zip(test.images, test.views, strict=True):
         np.testing.assert_array_equal(seen, view(np.ascontiguousarray(image.transpose(1, 2, 0))).transpose(2, 0, 1))
+
+
+def test_two_datasets_that_number_from_one_are_not_confused(tmp_path) -> None:
+    """Image 0 of the one is not image 0 of the other, and neither are their subjects: who is who is for fingerprints to tell."""
+    for name, seed in (("mine", 1), ("theirs", 2)):
+        export_figures(tmp_path / name, {"private": 4, "public": 4}, seed=seed)
+    data = load_datasets(DataConfig(name=str(tmp_path / "mine"), public_name=str(tmp_path / "theirs")), (64, 48))
+    assert data.public is not None and data.private.subjects is not None and data.public.subjects is None
+    assert not np.intersect1d(data.private.image_ids, data.public.image_ids).size
+    assert data.public.prints is not None and data.public.prints.subjects.any(1).all()

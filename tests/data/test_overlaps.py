@@ -172,6 +172,20 @@ def test_strangers_can_be_declared_and_the_certificate_says_so(
     assert any("declared" in line and "public" in line for line in public_assumptions(setup))
 
 
+def test_only_a_part_without_any_ids_can_be_declared_to_show_strangers() -> None:
+    """Where some have ids, those without are records that somebody forgot, not strangers; and nobody private is a stranger."""
+    private, known, unknown = named_prints(["p0"], ["s0"]), named_prints(["x"], ["s1"]), named_prints(["y"])
+    some = Fingerprints.joined([known, unknown])
+    assert check_overlaps(private, {"public": unknown}, "subject", ["public"]) == []
+    with pytest.raises(HalfmaskError, match="1 of 2 records of 'public' have no subject id"):
+        check_overlaps(private, {"public": some}, "subject", ["public"])
+    with pytest.raises(HalfmaskError, match="records of 'test' have no subject id"):
+        check_overlaps(private, {"test": unknown}, "subject", ["public"])
+    for part in (unknown, some):
+        with pytest.raises(HalfmaskError, match="records of 'private' have no subject id"):
+            check_overlaps(part, {"public": known}, "subject", ["public"])
+
+
 def test_counts_are_of_private_records() -> None:
     private = named_prints([f"p{i}" for i in range(10)], [f"s{i // 2}" for i in range(10)])
     public = named_prints(["p1", "p2", "x", "x"], ["s4", "a", "b", "c"])

@@ -78,3 +78,11 @@ def test_a_folder_that_cannot_be_closed_is_refused(fresh_home: Path, monkeypatch
     monkeypatch.setattr(Path, "chmod", refuse)
     with pytest.raises(HalfmaskError, match="cannot be closed: Operation not permitted"):
         home()
+
+
+@pytest.mark.parametrize("where", ["home", "home/inside", "home/inside/deeper"])
+def test_a_home_that_cannot_be_made_is_one_line(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "home").write_text("a file")
+    monkeypatch.setenv("HALFMASK_HOME", str(tmp_path / where))
+    with pytest.raises(HalfmaskError, match=r"no such folder can be made.*set HALFMASK_HOME"):
+        private_folder("ledgers")

@@ -85,3 +85,15 @@ def test_a_declared_look_ends_the_account_whatever_the_method(
     account = prepare(config(), Progress()).account
     assert account.total(1e-3, Adjacency.ZERO_OUT) == math.inf
     assert any("a look at the faces" in spend.unprotected for spend in account.spends())
+
+
+@pytest.mark.parametrize("even_so", [True, False])
+def test_going_on_even_so_changes_nothing_of_the_account(even_so: bool, config: Build, tmp_path: Path, fresh_home: Path) -> None:
+    """It goes past a doubt about what can be learnt, and past nothing else: the whole plan is reserved before the first step."""
+    whole = replace(config("subspace.dim=1", method="projected", epsilon=100.0, batch=20, epochs=5.0), even_so=even_so)
+    run_training(whole, tmp_path / "run")
+    ledger = prepare(whole, Progress()).account.ledger
+    (plan,) = ledger.lines("reserve")
+    assert plan["last_step"] + 1 == 10 == sum(spend.steps for spend in ledger.spends())
+    kinds = [line["kind"] for line in ledger.lines()]
+    assert kinds.index("reserve") < kinds.index("spend")

@@ -11,12 +11,17 @@ import platformdirs
 from halfmask.errors import HalfmaskError
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
+# A disk that is full or read-only is told of where all writes are.
+_NOT_A_FOLDER = (FileExistsError, NotADirectoryError, FileNotFoundError)
 
 
 def home() -> Path:
     """`$HALFMASK_HOME`, or a folder of the user's data directory; readable by its owner alone."""
     path = Path(os.environ.get("HALFMASK_HOME") or platformdirs.user_data_dir("halfmask"))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except _NOT_A_FOLDER as error:
+        raise _no_folder(path, error) from None
     return _closed(path)
 
 
@@ -30,7 +35,10 @@ def private_folder(*parts: str) -> Path:
 
 def _closed(path: Path) -> Path:
     """The folder, made if need be, and closed to others: also one that was there before, made by hand or by a careless copy."""
-    path.mkdir(exist_ok=True, mode=stat.S_IRWXU)
+    try:
+        path.mkdir(exist_ok=True, mode=stat.S_IRWXU)
+    except _NOT_A_FOLDER as error:
+        raise _no_folder(path, error) from None
     if not hasattr(os, "getuid"):  # a system without owners and modes
         return path
     status = path.stat()
@@ -48,3 +56,10 @@ def _closed(path: Path) -> Path:
             f"{found}, and cannot be closed: {error.strerror}. Set HALFMASK_HOME to a folder on a disk that keeps modes"
         ) from None
     return path
+
+
+def _no_folder(path: Path, error: OSError) -> HalfmaskError:
+    return HalfmaskError(
+        f"{path} is to hold ledgers and private data, and no such folder can be made: {error.strerror}. Nothing is spent without a ledger: "
+        "set HALFMASK_HOME to a folder that can be written"
+    )
