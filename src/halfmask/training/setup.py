@@ -12,7 +12,6 @@ import torch
 
 from halfmask.data.datasets import Datasets, load_datasets, with_view
 from halfmask.data.keyed import uniforms
-from halfmask.data.overlaps import check_overlaps, recurring
 from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import PoseRecords, Units
 from halfmask.data.rehearsal import rehearsal_of
@@ -20,18 +19,16 @@ from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import Method, check_private_ready, method_named
 from halfmask.models.checkpoints import load_into, read_state
 from halfmask.models.simcc import PoseModel
-from halfmask.privacy.account import Account, protected_among
+from halfmask.privacy.account import Account
 from halfmask.privacy.accounting import SampledGaussian, calibrate
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.training.config import ModelConfig, RunConfig
 from halfmask.training.lineage import runs_behind
+from halfmask.training.parts import divide_public, parted
 from halfmask.training.progress import Progress
 from halfmask.training.prospects import Prospect, check_prospect
 from halfmask.training.strategy import choose_parameters, learn_public_statistics, with_lower_features
 from halfmask.views import View, make_view
-
-# How many public people are kept aside to show how training goes. They are in no batch and in no basis.
-WATCHED = 64
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ def prepare(
     torch.manual_seed(config.seed)
     data = data or load_datasets(config.data, config.model.input_size, progress.stage)
     view = make_view(config.view.name, config.view.options)
-    data = _parted(config, data, progress)
+    data = parted(config, data, progress)
     account = Account(data.fingerprints, config.unit)
     if config.rehearsal:
         data = rehearsal_of(data, view)
@@ -134,7 +131,7 @@ def prepare(
             f"them: they and all of their units are left out"
         )
     private, basis = _set_basis_apart(config, method, data, given_up, known)
-    basis, raw_public, watched = _divide_public(config, data, basis)
+    basis, raw_public, watched = divide_public(config, data, basis)
     if method.projected and not config.subspace.dim and watched is None:
         raise HalfmaskError(
             "subspace.dim=0 chooses the dimension on public people who are not in the subspace, and none are left: add records with split "
@@ -266,27 +263,6 @@ def build_model(config: ModelConfig, joints: int = 16, untrained: bool = False) 
     return model
 
 
-def _parted(config: RunConfig, data: Datasets, progress: Progress) -> Datasets:
-    """Someone cannot be both protected and public, or protected and scored openly: refuse such people, or leave them out."""
-    parts = {"public": data.public, "basis": data.basis, "tuning": data.tuning, "test": data.test}
-    others = {part: fingerprints_of(records) for part, records in parts.items() if records is not None and len(records)}
-    if config.data.recurring == "leave-out":
-        units = data.private.unit_ids(config.unit)
-        again = np.isin(units, units[recurring(fingerprints_of(data.private), others, config.unit)])
-        if again.any():
-            progress.warn(f"{again.sum():,} private records recur in another part: they are left out, and not protected")
-            data = replace(data, private=data.private.take(np.flatnonzero(~again)), recurring=int(again.sum()))
-    for line in check_overlaps(fingerprints_of(data.private), others, config.unit, config.data.strangers):
-        progress.warn(line)
-    if "test" in others:
-        elsewhere = sum(protected_among(others["test"]).values())
-        if elsewhere:
-            progress.warn(
-                f"{elsewhere:,} of the test records show people whom another account here protects: their scores are not covered by any ε"
-            )
-    return data
-
-
 def _set_basis_apart(
     config: RunConfig, method: Method, data: Datasets, given_up: np.ndarray | None = None, of_public_people: np.ndarray | None = None
 ) -> tuple[PoseRecords, PoseRecords | None]:
@@ -325,49 +301,6 @@ def _set_basis_apart(
         )
     stay = private.take(np.flatnonzero(~gone)) if gone.any() else private
     return stay, private.take(basis) if method.projected and config.subspace.source == "private" else None
-
-
-def _divide_public(
-    config: RunConfig, data: Datasets, basis: PoseRecords | None
-) -> tuple[PoseRecords | None, PoseRecords | None, PoseRecords | None]:
-    """Public people are divided into S_pub, the watched, and the rest: a person trained on gives no honest gradient or loss."""
-    method = method_named(config.method)
-    public = data.public
-    if basis is None and data.basis is not None:
-        if method.projected and len(data.basis) < config.subspace.samples:
-            raise HalfmaskError(
-                f"the subspace needs {config.subspace.samples} public people and data.splits.basis has {len(data.basis)}: lower "
-                "subspace.samples"
-            )
-        basis = data.basis.take(np.arange(min(config.subspace.samples, len(data.basis)))) if config.subspace.samples else data.basis
-    if public is None or not len(public):
-        if method.projected and basis is None and config.subspace.samples:
-            raise HalfmaskError(
-                f"method '{config.method}' needs public people for its subspace and the dataset has none: add records with split 'public', "
-                "or give some private ones up with subspace.source=private"
-            )
-        return basis, None, data.tuning
-    wanted = config.subspace.samples if basis is None else 0
-    if method.projected and len(public) < wanted:
-        raise HalfmaskError(
-            f"the subspace needs {wanted} public people and the dataset has {len(public)}: lower subspace.samples or add public records"
-        )
-    wanted = min(wanted, len(public))
-    watched = 0 if data.tuning is not None else min(WATCHED, (len(public) - wanted) // 2)
-    everyone = np.arange(len(public))
-    if basis is None and wanted:
-        basis = public.take(everyone[:wanted])
-    return (
-        basis,
-        _after(public, wanted + watched),
-        public.take(everyone[wanted : wanted + watched]) if watched else data.tuning,
-    )
-
-
-def _after(people: PoseRecords, start: int) -> PoseRecords | None:
-    if not start:
-        return people
-    return people.take(np.arange(start, len(people))) if len(people) > start else None
 
 
 def public_assumptions(setup: Setup) -> list[str]:

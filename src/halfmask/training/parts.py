@@ -1,0 +1,84 @@
+"""Who is who in a run: private people apart from everybody else, and public people divided among their uses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from halfmask.data.datasets import Datasets
+from halfmask.data.overlaps import check_overlaps, recurring
+from halfmask.data.prints import fingerprints_of
+from halfmask.data.records import PoseRecords
+from halfmask.errors import HalfmaskError
+from halfmask.gradients.mechanism import method_named
+from halfmask.privacy.account import protected_among
+from halfmask.training.config import RunConfig
+from halfmask.training.progress import Progress
+
+# How many public people are kept aside to show how training goes. They are in no batch and in no basis.
+WATCHED = 64
+
+
+def parted(config: RunConfig, data: Datasets, progress: Progress) -> Datasets:
+    """Someone cannot be both protected and public, or protected and scored openly: refuse such people, or leave them out."""
+    parts = {"public": data.public, "basis": data.basis, "tuning": data.tuning, "test": data.test}
+    others = {part: fingerprints_of(records) for part, records in parts.items() if records is not None and len(records)}
+    if config.data.recurring == "leave-out":
+        units = data.private.unit_ids(config.unit)
+        again = np.isin(units, units[recurring(fingerprints_of(data.private), others, config.unit)])
+        if again.any():
+            progress.warn(f"{again.sum():,} private records recur in another part: they are left out, and not protected")
+            data = replace(data, private=data.private.take(np.flatnonzero(~again)), recurring=int(again.sum()))
+    for line in check_overlaps(fingerprints_of(data.private), others, config.unit, config.data.strangers):
+        progress.warn(line)
+    if "test" in others:
+        elsewhere = sum(protected_among(others["test"]).values())
+        if elsewhere:
+            progress.warn(
+                f"{elsewhere:,} of the test records show people whom another account here protects: their scores are not covered by any ε"
+            )
+    return data
+
+
+def divide_public(
+    config: RunConfig, data: Datasets, basis: PoseRecords | None
+) -> tuple[PoseRecords | None, PoseRecords | None, PoseRecords | None]:
+    """Public people are divided into S_pub, the watched, and the rest: a person trained on gives no honest gradient or loss."""
+    method = method_named(config.method)
+    public = data.public
+    if basis is None and data.basis is not None:
+        if method.projected and len(data.basis) < config.subspace.samples:
+            raise HalfmaskError(
+                f"the subspace needs {config.subspace.samples} public people and data.splits.basis has {len(data.basis)}: lower "
+                "subspace.samples"
+            )
+        basis = data.basis.take(np.arange(min(config.subspace.samples, len(data.basis)))) if config.subspace.samples else data.basis
+    if public is None or not len(public):
+        if method.projected and basis is None and config.subspace.samples:
+            raise HalfmaskError(
+                f"method '{config.method}' needs public people for its subspace and the dataset has none: add records with split 'public', "
+                "or give some private ones up with subspace.source=private"
+            )
+        return basis, None, data.tuning
+    wanted = config.subspace.samples if basis is None else 0
+    if method.projected and len(public) < wanted:
+        raise HalfmaskError(
+            f"the subspace needs {wanted} public people and the dataset has {len(public)}: lower subspace.samples or add public records"
+        )
+    wanted = min(wanted, len(public))
+    watched = 0 if data.tuning is not None else min(WATCHED, (len(public) - wanted) // 2)
+    everyone = np.arange(len(public))
+    if basis is None and wanted:
+        basis = public.take(everyone[:wanted])
+    return (
+        basis,
+        _after(public, wanted + watched),
+        public.take(everyone[wanted : wanted + watched]) if watched else data.tuning,
+    )
+
+
+def _after(people: PoseRecords, start: int) -> PoseRecords | None:
+    if not start:
+        return people
+    return people.take(np.arange(start, len(people))) if len(people) > start else None
