@@ -425,6 +425,19 @@ def test_records_given_up_leave_every_later_run(config: Build, tmp_path: Path, f
     assert certificate_in(run_training(config(unit="image", batch=4), tmp_path / "plain"))["already_public"]
 
 
+@pytest.mark.parametrize("unit", ["crop", "image", "subject"])
+def test_a_run_that_gave_people_up_goes_on_with_the_others(unit: str, config: Build, tmp_path: Path, fresh_home: Path) -> None:
+    """By then the ledger says that all on their photographs are public; nobody may leave who had not left before."""
+    settings = config("subspace.source=private", "subspace.samples=6", method="projected", unit=unit, batch=2, epochs=1)
+    with pytest.raises(KeyboardInterrupt):
+        run_training(settings, tmp_path / "run", StopsAt(2))
+    before = certificate_in(tmp_path / "run")
+    run_training(settings, tmp_path / "run", resume=True)
+    after = certificate_in(tmp_path / "run")
+    assert after["units"] == before["units"] and verified(tmp_path / "run")
+    assert set(after["public_record_hashes"]) <= set(before["public_record_hashes"])
+
+
 def test_a_run_that_no_budget_admits_leaves_no_folder(config: Build, tmp_path: Path, fresh_home: Path) -> None:
     run_training(config("budget=1.0"), tmp_path / "first")
     with pytest.raises(HalfmaskError, match="budget"):

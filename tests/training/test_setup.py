@@ -111,7 +111,8 @@ def test_units_that_span_the_subspace_leave_the_private_set_whole(tiny_config: B
     assert setup.basis is not None and len(setup.basis) == 16
     if unit == "crop":
         assert not pictures(setup.private) & pictures(setup.basis)
-        assert len(setup.private) == 24
+        beside = np.isin(everyone.image_ids, setup.basis.image_ids)
+        assert len(setup.private) == 40 - beside.sum() <= 24, "whoever is on a photograph that became public leaves with it"
     else:
         column = "image_ids" if unit == "image" else "subjects"
         left, gone = set(getattr(setup.private, column).tolist()), set(getattr(setup.basis, column).tolist())
@@ -143,7 +144,8 @@ def test_public_people_have_one_part_each(tiny_config: Build, source: str) -> No
     setup = ready(tiny_config(f"subspace.source={source}", method="projected"))
     parts = [pictures(part) for part in (setup.private, setup.basis, setup.raw_public, setup.watched)]
     assert all(parts)
-    assert sum(map(len, parts)) == len(set().union(*parts)) == 100
+    assert sum(map(len, parts)) == len(set().union(*parts)) <= 100
+    assert source == "private" or len(set().union(*parts)) == 100
     assert setup.basis is not None and len(setup.basis) == 16
 
 

@@ -268,8 +268,9 @@ def _set_basis_apart(
 ) -> tuple[PoseRecords, PoseRecords | None]:
     """With `subspace.source: private`, whole units leave the private set, become public, and span the subspace.
 
-    Units that left in an earlier run are public for good: they leave again, whatever the method, and are the first to be used. The others
-    are those for whose ids a public seed draws the smallest numbers: the choice looks at nobody, and whoever stays has no part in it.
+    Whoever is on their photographs leaves with them. Units that left in an earlier run are public for good: they leave again, whatever the
+    method, and are the first to be used. The others are those for whose ids a public seed draws the smallest numbers: the choice looks at
+    nobody, and whoever stays has no part in it.
 
     Args:
         given_up: which private records are public already, one flag each.
@@ -292,6 +293,8 @@ def _set_basis_apart(
         leaving[order[before < wanted]] = True
         fresh = np.flatnonzero(leaving[unit_of] & ~public[unit_of])
         basis = np.sort(np.concatenate([basis, fresh[: wanted - len(basis)]]))
+        # A photograph that is public shows whoever else is on it.
+        leaving[unit_of[np.isin(private.image_ids, private.image_ids[basis])]] = True
     gone = leaving[unit_of]
     if gone.all():
         raise HalfmaskError(
