@@ -62,6 +62,6 @@ def test_what_is_noised_is_counted(
     assert trained > 1000
 
 
-@pytest.mark.parametrize(("units", "epochs", "expected"), [(3000, 3, 450), (15, 25, 15), (1, 1, 1), (40, 0.1, 1)])
-def test_a_suggested_batch_is_the_largest_that_leaves_steps_to_learn_in(units: int, epochs: float, expected: int) -> None:
-    assert suggested_batch(units, epochs) == expected
+@pytest.mark.parametrize(("units", "epochs", "planned", "expected"), [(3000, 3, 100, 450), (15, 25, 4, 15), (1, 1, 1, 1), (40, 0.1, 8, 8)])
+def test_a_suggested_batch_leaves_steps_to_learn_in(units: int, epochs: float, planned: int, expected: int) -> None:
+    assert suggested_batch(units, epochs, planned) == expected

@@ -74,7 +74,7 @@ def plan_run(config: RunConfig, progress: Progress) -> RunPlan:
     if setup.method.private == "noised":
         prospect = setup.prospect
         facts |= {"signal_at_best": prospect.signal, "signal_in_a_step": prospect.step_signal, "coordinates": prospect.coordinates}
-        facts["suggested_batch"] = suggested_batch(len(setup.units), config.epochs)
+        facts["suggested_batch"] = suggested_batch(len(setup.units), config.epochs, config.batch)
         if prospect.signal < HOPELESS and not config.even_so:
             problems.append(f"{prospect.words()}; {prospect.advice()}")
         elif prospect.signal < DOUBTFUL:

@@ -79,9 +79,9 @@ def check_prospect(prospect: Prospect, even_so: bool) -> str | None:
     return found
 
 
-def suggested_batch(units: int, epochs: float) -> int:
-    """The largest expected batch that leaves enough steps to learn in.
+def suggested_batch(units: int, epochs: float, planned: int) -> int:
+    """The largest expected batch that leaves enough steps to learn in, and no smaller one than was planned.
 
     At a given number of epochs the work is the same whatever the batch, and the signal is the stronger the larger it is.
     """
-    return max(1, min(units, int(epochs * units / _ENOUGH_STEPS)))
+    return min(units, max(planned, int(epochs * units / _ENOUGH_STEPS)))
