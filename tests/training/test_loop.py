@@ -657,7 +657,8 @@ def outputs(config: RunConfig, folder: Path, kind: type[Trainer], blacken: Calla
     blanks = [certificate["dataset_fingerprint"], ledger, ledger[:16], certificate["date"], released, str(folder.name)]
     found = files(folder)
     state = torch.load(folder / "checkpoint" / "state.pt", weights_only=True)
-    state["plan"]["dataset"], whole = "-", io.BytesIO()
+    state["plan"]["dataset"] = state["plan"]["set of annotations"] = "-"
+    whole = io.BytesIO()
     torch.save(state, whole)
     found["checkpoint/state.pt"] = whole.getvalue()
     for blank in filter(None, blanks):
