@@ -12,7 +12,7 @@ from halfmask.training.config import RunConfig
 from halfmask.training.progress import Progress
 from halfmask.training.prospects import DOUBTFUL, HOPELESS, suggested_batch
 from halfmask.training.setup import Setup, prepare
-from halfmask.training.spending import planned_reads, spend_of
+from halfmask.training.spending import check_admission
 
 
 @dataclass(frozen=True)
@@ -81,15 +81,12 @@ def plan_run(config: RunConfig, progress: Progress) -> RunPlan:
             listener.warn(f"this is hardly enough: {prospect.words()}; {prospect.advice()}")
         facts["suggested_coordinates"] = prospect.affordable if prospect.signal < DOUBTFUL else None
     facts["suggested_recipe"] = "pose/best" if len(setup.units) >= 1000 and setup.basis is not None else "pose/figures"
-    if setup.method.private != "unread" and not config.rehearsal:
-        spend = spend_of(setup, "", 0, setup.steps, config.clip_norm, "none", planned_reads(setup))
-        budget = None if config.budget is None else (config.budget, config.delta)
-        try:
-            admission = setup.account.consider(spend, budget, config.accountant)
-            facts["budget_left_after"] = admission.left
-            facts["judged_by"] = admission.judge
-        except HalfmaskError as error:
-            problems.append(str(error))
+    try:
+        admission = check_admission(setup)
+        if admission is not None:
+            facts |= {"budget_left_after": admission.left, "judged_by": admission.judge}
+    except HalfmaskError as error:
+        problems.append(str(error))
     return RunPlan(tuple(problems), facts, tuple(listener.heard))
 
 

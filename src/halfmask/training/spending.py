@@ -8,7 +8,7 @@ import numpy as np
 
 from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import UNITS, PoseRecords
-from halfmask.privacy.account import RAW, VIEWS, Publication
+from halfmask.privacy.account import RAW, VIEWS, Admission, Publication
 from halfmask.privacy.spends import Spend
 from halfmask.training.progress import Progress
 from halfmask.training.setup import Setup
@@ -53,14 +53,18 @@ def planned_reads(setup: Setup) -> list[str]:
     return reads
 
 
-def check_admission(setup: Setup) -> None:
-    """Refuse a run that no budget admits before its folder is made; `begin_run` asks again, under the lock."""
+def check_admission(setup: Setup) -> Admission | None:
+    """Refuse a run that no budget admits before its folder is made; `begin_run` asks again, under the lock.
+
+    Returns:
+        What would be left of budgets, and who judges so; None for a run that reads nothing private.
+    """
     config = setup.config
     if setup.method.private == "unread" or config.rehearsal:
-        return
+        return None
     budget = None if config.budget is None else (config.budget, config.delta)
     plan = spend_of(setup, "", 0, setup.steps, config.clip_norm, "none", planned_reads(setup))
-    setup.account.consider(plan, budget, config.accountant)
+    return setup.account.consider(plan, budget, config.accountant)
 
 
 def begin_run(setup: Setup, plan: Spend | None, progress: Progress) -> None:
