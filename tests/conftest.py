@@ -25,9 +25,9 @@ from halfmask.training.config import RunConfig, build_config
 TINY_SIZE = (64, 48)
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def halfmask_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Ledgers, caches and keys of the tests go to a folder that is thrown away, never to the user's."""
+    """Ledgers, caches and keys of a file's tests go to a folder that is thrown away, never to the user's nor to another file's."""
     home = tmp_path_factory.mktemp("halfmask-home")
     before = {name: os.environ.get(name) for name in ("HALFMASK_HOME", "HALFMASK_DATA")}
     os.environ["HALFMASK_HOME"] = str(home)

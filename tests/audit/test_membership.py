@@ -116,7 +116,7 @@ def test_what_views_and_labels_give_away_is_told_apart(untrained: TrainedRun, mo
         assert trained == expected and (body["views_alone"] is not None) == ("public-only" in expected)
 
 
-def test_whoever_left_for_the_subspace_is_no_member(tiny_config: Build) -> None:
+def test_whoever_left_for_the_subspace_is_no_member(tiny_config: Build, fresh_home: Path) -> None:
     members, strangers, _ = people_of(tiny_config("subspace.source=private", method="projected"))
     assert len(members) == 40 - 16 and len(strangers) == 8
 
