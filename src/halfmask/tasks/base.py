@@ -1,0 +1,190 @@
+"""What a task says: what its records are, what is lost on one of them, how a model is judged and shown.
+
+Everything else (methods, clipping, noise, ledger, certificate, audits, sweeps, pages) is the same for all tasks and asks these questions
+alone. Only `loss` has no answer by default: a task of a few lines is whole.
+
+    class Ages(Task):
+        name = "ages"
+
+        def load(self, report=None):
+            return Datasets(private=..., public=None, test=..., name="ages", fingerprints=...)
+
+        def build(self, data):
+            return nn.Linear(8, 1)
+
+        def loss(self, model, batch):
+            return (model(batch["x"])[:, 0] - batch["age"]).square()
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from halfmask.errors import HalfmaskError, unknown_name
+
+if TYPE_CHECKING:
+    from halfmask.data.datasets import Datasets
+    from halfmask.data.records import Records
+
+Batch = dict[str, Tensor]
+Report = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How good a model is.
+
+    Attributes:
+        metrics: means, the headline first.
+        parts: one number for each joint, class or sub-task.
+        table: what `metrics.json` calls the parts besides, where a task has a word of its own for them.
+    """
+
+    metrics: dict[str, float]
+    parts: dict[str, float] = field(default_factory=dict)
+    table: str = ""
+
+
+@dataclass(frozen=True)
+class Lower:
+    """The part of a network below its trainable top: frozen, so that it is computed once of each record.
+
+    Attributes:
+        key: names its weights, for the cache.
+        features: what comes out of it for a batch.
+        mirrored: whether scoring looks at mirror images too, whose features are then kept for the people a model is judged on.
+    """
+
+    key: str
+    features: Callable[[Batch], Tensor]
+    mirrored: bool = False
+
+
+class Task(ABC):
+    """One kind of thing to learn. A task is made for one run, from its settings.
+
+    Attributes:
+        units: the kinds of unit that its records belong to, the finest first.
+        numbers: how many uniform numbers `change` takes for a record; 0 for a task whose records are shown as they are.
+        labels: what of a record is public besides its view, in the words of the certificate.
+    """
+
+    name: ClassVar[str] = ""
+    units: ClassVar[tuple[str, ...]] = ("record",)
+    groups: ClassVar[Mapping[str, type]] = {}
+    numbers: ClassVar[int] = 0
+    labels: ClassVar[str] = "the labels of every private record"
+
+    def __init__(self, config: Any):
+        self.config = config
+
+    @abstractmethod
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """One value per record, on the private part; each depends on its own record alone."""
+
+    def view_loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """The same on the public part."""
+        return self.loss(model, batch)
+
+    def load(self, report: Report | None = None) -> Datasets:
+        """All parts of the dataset that the settings name."""
+        raise HalfmaskError(f"the task '{self.name}' has no datasets of its own: give it records, or use a task that reads some")
+
+    def load_test(self, report: Report | None = None) -> Records:
+        """The people a model is judged on, alone: judging a model opens no private record."""
+        test = self.load(report).test
+        if test is None:
+            raise HalfmaskError("the dataset has no record with split 'test': there is nobody to judge the model on")
+        return test
+
+    def build(self, data: Datasets) -> nn.Module:
+        """The network with its public initial weights."""
+        raise HalfmaskError(f"the task '{self.name}' has no network of its own: give it a model")
+
+    def open(self, weights: str) -> nn.Module:
+        """The network of a finished run, with the weights of that file."""
+        raise HalfmaskError(f"a run of the task '{self.name}' cannot be opened from its folder alone: load {weights} into your own model")
+
+    def trainable(self, model: nn.Module, strategy: str) -> None:
+        """Mark the parameters that train under a strategy."""
+        if strategy not in ("full", "scratch"):
+            raise HalfmaskError(f"the task '{self.name}' knows no strategy '{strategy}': use full")
+
+    def lower(self, model: nn.Module) -> Lower | None:
+        """What may be computed once under strategy `top`."""
+        return None
+
+    def change(self, batch: Batch, uniforms: Tensor) -> Batch:
+        """The records after random changes: a pure function of each record and of its own row of numbers."""
+        raise HalfmaskError(f"the task '{self.name}' has no random changes: set augment.times to 0")
+
+    def calibrate(self, model: nn.Module, batch: Batch) -> float:
+        """How sure of itself the private loss should take the model to be, from public records: see `PrivateConfig.calibrate`."""
+        raise HalfmaskError(f"the task '{self.name}' cannot be calibrated: set private.calibrate to false")
+
+    def prepare(self, model: nn.Module, public: Records | None) -> None:  # noqa: B027
+        """What an untrained network learns from public records before the first step: normalisation statistics, say."""
+
+    def sample(self, model: nn.Module, records: Records) -> Batch:
+        """Records to try the loss on where no public ones are at hand: noise in the shapes of the private ones, whose values nobody reads."""
+        generator = torch.Generator().manual_seed(self.config.seed)
+        return {name: _noise(kind, shape, generator) for name, (kind, shape) in records.shapes().items()}
+
+    def post_processing(self, model: nn.Module) -> Callable[[int], None] | None:
+        """What follows each step and reads released weights and public data alone; called with the number of the step."""
+        return None
+
+    def score(self, model: nn.Module, records: Records, source: str = "private", device: torch.device | str = "cpu") -> Scores:
+        """Judge a model on public records: by default, by its mean loss."""
+        losses = [
+            self.loss(model, records.batch(np.arange(start, min(start + 64, len(records))), source, device)).detach().cpu()
+            for start in range(0, len(records), 64)
+        ]
+        return Scores({"loss": float(torch.cat(losses).mean()) if losses else float("nan")})
+
+    def pictures(self, model: nn.Module, records: Records, device: torch.device | str = "cpu") -> np.ndarray | None:
+        """N×H×W×3, what a model makes of public records, drawn; None for a task that nothing can be drawn of."""
+        return None
+
+    def public_facts(self, data: Datasets) -> list[str]:
+        """What else the certificate has to say is public, one line each."""
+        return []
+
+
+_TASKS: dict[str, type[Task]] = {}
+_BUILT_IN = {"pose": "halfmask.tasks.pose"}
+
+
+def register(task: type[Task]) -> type[Task]:
+    """Make a task known by its name, so that recipes can ask for it."""
+    _TASKS[task.name] = task
+    return task
+
+
+def task_named(name: str) -> type[Task]:
+    """Look a task up."""
+    if name not in _TASKS and name in _BUILT_IN:
+        import importlib
+
+        importlib.import_module(_BUILT_IN[name])
+    if name not in _TASKS:
+        raise unknown_name("task", name, {*_BUILT_IN, *_TASKS})
+    return _TASKS[name]
+
+
+def _noise(kind: np.dtype, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    example = torch.from_numpy(np.zeros(0, kind))
+    if example.dtype == torch.bool:
+        return torch.ones(4, *shape, dtype=torch.bool)
+    if example.dtype == torch.uint8:
+        return torch.randint(0, 256, (4, *shape), generator=generator, dtype=torch.uint8)
+    if not example.dtype.is_floating_point:
+        return torch.zeros(4, *shape, dtype=example.dtype)
+    return torch.rand(4, *shape, generator=generator, dtype=example.dtype)
