@@ -23,7 +23,7 @@ import torch
 
 from halfmask.gradients.mechanism import METHODS
 from halfmask.training.config import build_config, load_recipe
-from halfmask.training.loop import run_training
+from halfmask.training.running import run_training
 
 _SMALL = ["data.private=120", "data.public=140", "data.test=8", "subspace.samples=40", "subspace.dim=20", "batch=16", "epochs=0.5"]
 _TINY = ["data.private=40", "data.public=60", "subspace.samples=16", "subspace.dim=8", "batch=8", "epochs=0.6", "model.weights=null"]

@@ -290,12 +290,12 @@ class Bench:
 def _child(setup: Setup, config: RunConfig, out: Path, resume: bool, aim: Aim | None) -> None:
     torch.set_num_threads(1)
     # Preparation is the same each time and spends nothing: done once, so that the kills fall on what matters.
-    loop.prepare = lambda *_: replace(setup, account=Account(setup.data.fingerprints, config.unit))  # type: ignore[attr-defined]
+    running.prepare = lambda *_: replace(setup, account=Account(setup.data.fingerprints, config.unit))  # type: ignore[attr-defined]
     # ε for the screen: of no interest here, and it would take most of the time.
     loop.Trainer.spent = lambda *_: 0.0  # type: ignore[method-assign]
     if aim is not None:
         _lay_in_wait(aim)
-    loop.run_training(config, out, resume=resume)
+    running.run_training(config, out, resume=resume)
 
 
 def _lay_in_wait(aim: Aim) -> None:

@@ -17,7 +17,7 @@ import torch
 from halfmask.data.datasets import load_datasets
 from halfmask.tasks.pose import evaluate
 from halfmask.training.config import build_config, load_recipe
-from halfmask.training.loop import run_training
+from halfmask.training.running import run_training
 from halfmask.training.runs import read_json
 from halfmask.training.setup import build_model
 from halfmask.training.strategy import with_lower_features

@@ -18,7 +18,7 @@ import torch
 import halfmask.privacy.accounting as accounting
 from halfmask.data.figures import JOINT_NAMES
 from halfmask.data.figures_records import figures_records
-from halfmask.data.records import PoseRecords
+from halfmask.data.pose_records import PoseRecords, pose_records
 from halfmask.data.skeleton import COCO
 from halfmask.training.config import RunConfig, build_config
 
@@ -113,7 +113,7 @@ def random_records() -> Callable[..., PoseRecords]:
     def build(count: int = 6, image_ids: Any = None, subjects: Any = None, key: str = "random", seed: int = 0) -> PoseRecords:
         rng = np.random.default_rng(seed)
         joints = len(JOINT_NAMES)
-        return PoseRecords(
+        return pose_records(
             images=rng.integers(0, 256, (count, 3, *TINY_SIZE), dtype=np.uint8),
             joints=(rng.random((count, joints, 2)) * 40 + 4).astype(np.float32),
             labelled=np.ones((count, joints), bool),

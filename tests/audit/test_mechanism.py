@@ -19,7 +19,7 @@ import halfmask.training.setup as preparation
 from halfmask.audit import checks
 from halfmask.audit.canaries import CLIP_NORM, FULL, Plan, canary_records, quarantine, ready
 from halfmask.audit.findings import Finding
-from halfmask.data.records import PoseRecords
+from halfmask.data.pose_records import PoseRecords
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import METHODS, Mechanism, method_named
 from halfmask.gradients.subspace import Subspace

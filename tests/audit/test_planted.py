@@ -18,7 +18,7 @@ from halfmask.audit.membership import joined, people_of
 from halfmask.audit.planted import audit_planted, mislabelled
 from halfmask.audit.shadow import Shadow, trace_shadow
 from halfmask.data.export import export_figures
-from halfmask.data.records import PoseRecords
+from halfmask.data.pose_records import PoseRecords
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import ClippingEngine
 from halfmask.gradients.mechanism import Mechanism

@@ -18,7 +18,8 @@ from halfmask.data.figures_records import figures_records
 from halfmask.data.formats import read_annotations
 from halfmask.data.mapping import with_skeleton
 from halfmask.data.reading import public_id, read_people
-from halfmask.data.records import PoseRecords, Units
+from halfmask.data.pose_records import PoseRecords
+from halfmask.data.records import Units
 from halfmask.data.rehearsal import rehearsal_of
 from halfmask.data.skeleton import COCO
 from halfmask.errors import HalfmaskError

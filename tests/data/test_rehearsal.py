@@ -11,11 +11,11 @@ import pytest
 
 from halfmask.data.datasets import Datasets, with_view
 from halfmask.data.prints import fingerprints_of
-from halfmask.data.records import PoseRecords
+from halfmask.data.pose_records import PoseRecords
 from halfmask.data.rehearsal import rehearsal_of
 from halfmask.errors import HalfmaskError
 from halfmask.training.config import RunConfig
-from halfmask.training.loop import run_training
+from halfmask.training.running import run_training
 from halfmask.training.runs import read_json
 from halfmask.views import make_view
 

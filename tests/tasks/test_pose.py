@@ -13,7 +13,7 @@ from torch import Tensor
 
 from halfmask.data.datasets import DataConfig, load_test
 from halfmask.data.figures import FLIP_PAIRS
-from halfmask.data.records import PoseRecords
+from halfmask.data.pose_records import PoseRecords
 from halfmask.data.skeleton import LSP, MPII
 from halfmask.data.splits import SplitsConfig
 from halfmask.gradients.engine import ClippingEngine, check_records_apart

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from halfmask.data.records import PoseRecords
+from halfmask.data.pose_records import PoseRecords
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.subspace import Subspace, best_dimension
 from halfmask.training.config import RunConfig, build_config

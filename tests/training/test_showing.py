@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from halfmask.data.augment import AugmentConfig
-from halfmask.data.records import PoseRecords
+from halfmask.data.pose_records import PoseRecords
 from halfmask.errors import HalfmaskError
 from halfmask.models.simcc import PoseModel
 from halfmask.tasks.pose import pose_loss

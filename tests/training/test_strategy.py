@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from halfmask.data.records import PoseRecords
+from halfmask.data.pose_records import PoseRecords
 from halfmask.models.simcc import PoseModel
 from halfmask.tasks.pose import pose_loss
 from halfmask.training.strategy import choose_parameters, learn_public_statistics, with_lower_features

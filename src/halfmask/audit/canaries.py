@@ -30,10 +30,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from halfmask.data.datasets import Datasets
 from halfmask.data.prints import fingerprints_of, named_prints
-from halfmask.data.records import PoseRecords
-from halfmask.models.simcc import PoseModel
+from halfmask.data.records import Datasets, Records
+from halfmask.data.tables import Arrays
+from halfmask.gradients.engine import Batch
+from halfmask.tasks.base import Task
 from halfmask.training.config import RunConfig, build_config
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
@@ -52,23 +53,19 @@ CLIP_NORM = 0.5
 _PUBLIC = 5
 
 
-class CanaryNetwork(PoseModel):
+class CanaryNetwork(nn.Module):
     """Reads one number per place from the private half of an image and one from the public half; one linear layer decides.
 
     With the weights near zero, the gradient of a record is its features times (½, −½): its direction is its place.
     """
 
     def __init__(self, places: int):
-        nn.Module.__init__(self)
+        super().__init__()
         self.places = places
-        self.input_size, self.joints, self.bins_per_pixel = (SIDE, SIDE), 1, 1
-        self.backbone = _Bare()  # type: ignore[assignment]
         self.decision = nn.Linear(2 * places, 2, bias=False)
         nn.init.zeros_(self.decision.weight)
-        # The loop asks for a head by this name; it is the same layer.
-        self.head = self.decision  # type: ignore[assignment]
 
-    def lower(self, images: Tensor) -> Tensor:
+    def spots(self, images: Tensor) -> Tensor:
         """The spots, scaled so that a fully lit one makes a gradient of `LOUDNESS` clip norms."""
         row, column = (torch.from_numpy(i) for i in _corner(np.arange(self.places)))
         raw = (images[:, 2, 0, 0] > 0).float()[:, None]
@@ -77,23 +74,25 @@ class CanaryNetwork(PoseModel):
         public = images[:, 0, row, column].float() * (1 - raw)
         return torch.cat([private, public], 1) * (LOUDNESS * CLIP_NORM * 2**0.5 / FULL)
 
-    def upper(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Two bins across and one down: the smallest pose there is."""
-        logits = self.decision(features)[:, None]
-        return logits, logits.new_zeros(len(logits), 1, 1)
+    def forward(self, images: Tensor) -> Tensor:  # noqa: D102
+        return self.decision(self.spots(images))
 
 
-class _Bare(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.stages = nn.ModuleList(nn.Identity() for _ in range(4))
+class CanaryTask(Task):
+    """Everyone belongs to the second of two classes; whoever has no label belongs to none."""
+
+    name = "canaries"
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:  # noqa: D102
+        losses = -model(batch["image"]).log_softmax(1)[:, 1]
+        return torch.where(batch["labelled"], losses, torch.zeros_like(losses))
 
 
 def _corner(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return places // _PLACES_A_ROW * CELL, places % _PLACES_A_ROW * CELL
 
 
-def canary_records(brightness: np.ndarray, key: str, places: np.ndarray | None = None, marked: np.ndarray | bool = True) -> PoseRecords:
+def canary_records(brightness: np.ndarray, key: str, places: np.ndarray | None = None, marked: np.ndarray | bool = True) -> Records:
     """One record per brightness (0 is out, `FULL` is in) at its own place, or at the places given."""
     count = len(brightness)
     places = np.arange(count) if places is None else places
@@ -105,12 +104,12 @@ def canary_records(brightness: np.ndarray, key: str, places: np.ndarray | None =
             images[everyone, 0, row + down, column + across] = FULL
             images[everyone, 1, row + 1 + down, column + 1 + across] = brightness
     images[:, 2, 0, 0] = np.where(marked, FULL, 0)
-    return PoseRecords(
-        images=images,
-        joints=np.full((count, 1, 2), 1e3, np.float32),
-        labelled=np.ones((count, 1), bool),
-        head_boxes=np.tile(np.float32([0, 0, 8, 8]), (count, 1)),  # type: ignore[arg-type]
-        image_ids=everyone,
+    return Records(
+        private=Arrays({"image": images}),
+        targets=Arrays({"labelled": np.ones(count, bool)}),
+        # A canary's number stays its own when others leave.
+        units={"image": everyone},
+        own_unit="crop",
         key=key,
         prints=named_prints([f"{key}/{number}" for number in everyone]),
     )
@@ -163,7 +162,7 @@ class Plan:
             recipe["subspace"] |= {"samples": 2 * self.places, "dim": 2 * self.places}
         return build_config(recipe, {}, list(self.settings))
 
-    def canaries(self, brightness: np.ndarray, key: str, places: np.ndarray | None = None) -> PoseRecords:
+    def canaries(self, brightness: np.ndarray, key: str, places: np.ndarray | None = None) -> Records:
         """Canaries that add nothing but their private spot to what this run releases."""
         residual = self.config().private.residual
         return canary_records(brightness, f"{key}/residual" if residual else key, places, marked=not residual)
@@ -200,7 +199,7 @@ def _weights(trainer: Trainer) -> Tensor:
     return trainer.setup.model.decision.weight.detach().double().clone()
 
 
-def ready(plan: Plan, private: PoseRecords, folder: Path, witness: Witness | None = None) -> Trainer:
+def ready(plan: Plan, private: Records, folder: Path, witness: Witness | None = None) -> Trainer:
     """The real trainer on these canaries. S_pub, where a method wants one, has people at every place: the attacker's best."""
     config = plan.config()
     everyone = np.arange(config.subspace.samples)
@@ -209,7 +208,7 @@ def ready(plan: Plan, private: PoseRecords, folder: Path, witness: Witness | Non
     public = canary_records(np.full(len(everyone), _PUBLIC), f"canaries/public/{len(everyone)}/{plan.places}", places, marked)
     network = CanaryNetwork(plan.places)
     data = Datasets(private, public if config.subspace.source == "public" else None, None, "canaries", fingerprints_of(private))
-    setup = prepare(config, Progress(), data, network)
+    setup = prepare(config, Progress(), data, network, task=CanaryTask(config))
     number = len(list(folder.iterdir())) if folder.is_dir() else 0
     trainer = Trainer(setup, RunFolder.create(folder / str(number), config), witness or Progress())
     if witness is not None:

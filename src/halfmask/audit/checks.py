@@ -11,8 +11,7 @@ the clip must both have moved with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -20,11 +19,10 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-import halfmask.training.loop as loop
-from halfmask.audit.canaries import FULL, OPPOSED, POISON, CanaryNetwork, Witness, canary_records
+from halfmask.audit.canaries import FULL, OPPOSED, POISON, CanaryNetwork, CanaryTask, Witness, canary_records
 from halfmask.audit.findings import Finding, interval
-from halfmask.data.datasets import with_view
-from halfmask.data.records import PoseRecords
+from halfmask.data.records import VIEW, Records
+from halfmask.data.viewing import with_view
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import Batch, ClippedCoordinates, ClippedSum
 from halfmask.gradients.subspace import Subspace
@@ -41,13 +39,13 @@ _ROUNDING = 1e-5
 
 def noise_variance(trainer: Trainer) -> Finding:
     """Release nothing at all, often: what comes out is the noise, whose variance the accountant was told."""
-    nobody = np.zeros(0, np.int64)
-    empty = trainer.clipped(*trainer._shown(trainer.setup.private, nobody, torch.from_numpy(nobody), torch.zeros(0)))
-    dimensions = trainer.engine.size if trainer.subspace is None else trainer.subspace.dimension
+    nobody, half = np.zeros(0, np.int64), trainer.noised
+    empty = half.clipped(*half.shown(half.records, nobody, torch.from_numpy(nobody), torch.zeros(0), 0))
+    dimensions = trainer.engine.size if half.subspace is None else half.subspace.dimension
     releases = math.ceil(_VARIANCE_NUMBERS / dimensions)
-    energy = sum(float(trainer.mechanism.release(empty, trainer.subspace).double().square().sum()) for _ in range(releases))
+    energy = sum(float(half.mechanism.release(empty, half.subspace).double().square().sum()) for _ in range(releases))
     # What was claimed: σ of the plan, and the C that sums are clipped to, not what the mechanism says of its noise.
-    claimed = trainer.setup.noise_multiplier * empty.clip_norm / trainer.poisson.expected_batch
+    claimed = trainer.setup.noise_multiplier * empty.clip_norm / half.poisson.expected_batch
     count = releases * dimensions
     low, high = (float(stats.chi2.ppf(p, count)) / count for p in (FALSE_ALARM / 2, 1 - FALSE_ALARM / 2))
     found = energy / claimed**2 / count
@@ -62,7 +60,7 @@ def noise_variance(trainer: Trainer) -> Finding:
 
 def extreme_gradients(trainer: Trainer) -> Finding:
     """Gradients of norm 0, C, 10⁶·C, infinity and NaN: none may add more than C, and none may spoil the others."""
-    clip = trainer.mechanism.clip_norm
+    clip = trainer.noised.mechanism.clip_norm
     rows = torch.zeros(7, _network(trainer).decision.in_features)
     for i, length in enumerate((0.0, clip, 0.3 * clip, 1e6 * clip, math.inf, math.nan, 1e30)):
         rows[i, i] = length
@@ -73,14 +71,15 @@ def extreme_gradients(trainer: Trainer) -> Finding:
         first, second = model.decision(batch["x"]).unbind(1)
         return (first - second) / 2**0.5
 
+    half = replace(trainer.noised, loss=plain)
+
     def clipped(which: list[int]) -> Tensor:
-        return _vector(trainer.clipped({"x": rows[which]}, torch.arange(len(which))))
+        return _vector(half.clipped({"x": rows[which]}, torch.arange(len(which))))
 
     everyone = list(range(len(rows)))
-    with _loss(plain):
-        whole = clipped(everyone)
-        alone = [float(clipped([i]).norm()) for i in everyone]
-        moved = [float((whole - clipped([j for j in everyone if j != i])).norm()) for i in everyone]
+    whole = clipped(everyone)
+    alone = [float(clipped([i]).norm()) for i in everyone]
+    moved = [float((whole - clipped([j for j in everyone if j != i])).norm()) for i in everyone]
     worst = max(alone + moved) if bool(torch.isfinite(whole).all()) else math.nan
     kept = alone[1] > 0.99 * clip and abs(alone[2] / (0.3 * clip) - 1) < 1e-3
     return Finding(
@@ -92,23 +91,22 @@ def extreme_gradients(trainer: Trainer) -> Finding:
     )
 
 
-def replayed_step(trainer: Trainer, private: PoseRecords) -> Tensor:
+def replayed_step(trainer: Trainer, private: Records) -> Tensor:
     """The update of one step on other private records, with the coins and the noise of the first step: for a difference of two."""
-    before, clip = trainer.setup, trainer.mechanism.clip_norm
+    before = trainer.noised
     weight = _network(trainer).decision.weight
     witness = Witness()
     try:
         # The views of a neighbouring dataset are those it had: only the private part differs.
-        trainer.setup = replace(before, private=replace(private, views=before.private.views))
-        trainer._open_private_streams()
-        trainer.mechanism = replace(trainer.mechanism, clip_norm=clip)
+        neighbour = replace(private, public=before.records.public, view_key=before.records.view_key)
+        trainer.noised = replace(before.resumed(trainer.setup, 0, before.clip_norms), records=neighbour)
         with torch.no_grad():
             weight.zero_()
         witness.watch(trainer)
-        trainer._take_step()
+        trainer.take_step()
         witness.step(1, 1, None, None)
     finally:
-        trainer.setup = before
+        trainer.noised = before
     return witness.updates[0]
 
 
@@ -118,7 +116,7 @@ def step_sensitivity(trainer: Trainer, size: int) -> Finding:
     All canaries stand at one place, so that their gradients add up instead of lying at right angles. For residuals the first of them is
     also tried with a mark: its image then points elsewhere than its view, and clipping the two apart would let both through whole.
     """
-    clip, expected = trainer.mechanism.clip_norm, trainer.setup.config.batch
+    clip, expected = trainer.noised.mechanism.clip_norm, trainer.setup.config.batch
     residual = trainer.setup.config.private.residual
     places = np.zeros(size, int)
     worst, nonfinite = 0.0, False
@@ -149,14 +147,15 @@ def step_sensitivity(trainer: Trainer, size: int) -> Finding:
 
 def records_apart(trainer: Trainer) -> Finding:
     """What a record adds to the clipped sum does not depend on who else is in the batch, and is at most C."""
-    clip = trainer.mechanism.clip_norm
+    clip = trainer.noised.mechanism.clip_norm
     bright = np.array([1, 1, 2, 3, 1, FULL, 0, 2, 1, 1])
     records = with_view(canary_records(bright, "apart", np.zeros(len(bright), int)), trainer.setup.view)
-    records.labelled[6] = False
+    records.targets.columns["labelled"][6] = False  # type: ignore[attr-defined]
+    half = trainer.noised
 
     def clipped(which: list[int]) -> Tensor:
         everyone = torch.arange(len(which))
-        return _vector(trainer.clipped(*trainer._shown(records, np.array(which), everyone, torch.ones(len(which)))))
+        return _vector(half.clipped(*half.shown(records, np.array(which), everyone, torch.ones(len(which)), 0)))
 
     with torch.no_grad():
         _network(trainer).decision.weight.zero_()
@@ -179,21 +178,16 @@ def records_apart(trainer: Trainer) -> Finding:
 
 def coupled_loss_refused(make: Callable[[], Trainer]) -> Finding:
     """Give the trainer a loss that couples people: it must stop before its first step."""
-    real, trainer = loop.pose_loss, make()
-
-    def coupled(model: nn.Module, batch: Batch) -> Tensor:
-        losses = real(model, batch)
-        return losses * (1 + losses.mean())
-
+    trainer = make()
+    trainer.setup = replace(trainer.setup, task=Coupled(trainer.setup.config))
     said = "the training ran"
-    with _loss(coupled):
-        try:
-            trainer.train()
-        except HalfmaskError as error:
-            said = str(error)
+    try:
+        trainer.train()
+    except HalfmaskError as error:
+        said = str(error)
     return Finding(
         "coupled-loss-refused",
-        "coupled" in said and trainer.step == 0,
+        "coupled" in said and trainer.standing.step == 0,
         said.split(":")[0],
         "refused before the first step",
         "a start-up check that was taken out",
@@ -203,7 +197,7 @@ def coupled_loss_refused(make: Callable[[], Trainer]) -> Finding:
 def poisson_coins(trainer: Trainer) -> Finding:
     """Each unit enters each step by a coin of probability q: count 10,000 batches."""
     units, rate = len(trainer.setup.units), trainer.setup.sampling_rate
-    sizes = np.array([len(trainer.poisson.draw()) for _ in range(_COIN_STEPS)])
+    sizes = np.array([len(trainer.noised.poisson.draw()) for _ in range(_COIN_STEPS)])
     low, high = (float(stats.binom.ppf(p, units * _COIN_STEPS, rate)) for p in (FALSE_ALARM / 2, 1 - FALSE_ALARM / 2))
     expected = units * rate * (1 - rate)
     spread = float(sizes.var()) / expected
@@ -221,12 +215,14 @@ def public_batch_independent(trainer: Trainer) -> Finding:
     network = _network(trainer)
     units, shared, expected, variance = len(trainer.setup.units), 0, 0.0, 0.0
     for _ in range(_COIN_STEPS):
-        records, _, _ = trainer.setup.units.records_of(trainer.poisson.draw())
-        public = trainer._public_records(records)
-        seen = network.lower(public["image"])[:, network.places :].argmax(1).numpy() if public is not None else np.zeros(0, int)
+        records, _, _ = trainer.setup.units.records_of(trainer.noised.poisson.draw())
+        if trainer.noised.publish is not None:
+            trainer.noised.publish(records)
+        public = trainer.exact.batch()
+        seen = network.spots(public["image"])[:, network.places :].argmax(1).numpy() if public is not None else np.zeros(0, int)
         shared += len(np.intersect1d(records, seen))
-        expected += trainer.setup.sampling_rate * trainer.public_batch
-        variance += trainer.public_batch * trainer.setup.sampling_rate * (1 - trainer.setup.sampling_rate)
+        expected += trainer.setup.sampling_rate * trainer.exact.size
+        variance += trainer.exact.size * trainer.setup.sampling_rate * (1 - trainer.setup.sampling_rate)
     reach = float(stats.norm.ppf(1 - FALSE_ALARM / 2)) * math.sqrt(variance)
     return Finding(
         "public-batch-independent",
@@ -242,17 +238,15 @@ def public_half_fixed(trainer: Trainer, neighbour: Trainer, draws: int = 50) -> 
 
     That fails when ψ is computed on an image that was moved or cropped first.
     """
-    stored = trainer.setup.private.views
-    assert stored is not None
-    nobody = np.zeros(0, np.int64)
+    stored = trainer.setup.private.part(VIEW).rows(np.arange(len(trainer.setup.private)))["image"]
     differing = strange = 0
     known = {np.ascontiguousarray(view).tobytes() for view in stored}
     for _ in range(draws):
-        mine, theirs = trainer._public_records(nobody), neighbour._public_records(nobody)
+        mine, theirs = trainer.exact.batch(), neighbour.exact.batch()
         assert mine is not None and theirs is not None
         differing += int((mine["image"] != theirs["image"]).flatten(1).any(1).sum())
         strange += sum(image.contiguous().numpy().tobytes() not in known for image in mine["image"])
-    shown = draws * trainer.public_batch
+    shown = draws * trainer.exact.size
     return Finding(
         "public-half-fixed",
         differing == 0 and strange == 0,
@@ -270,8 +264,8 @@ def constant_divisor(witness: Witness, trainer: Trainer) -> list[Finding]:
     setup = trainer.setup
     coins = PoissonSampler(len(setup.units), setup.sampling_rate, open_stream("coins", setup.config.insecure_seed))
     sizes = np.array([len(coins.draw()) for _ in witness.updates])
-    claimed = setup.noise_multiplier * trainer.mechanism.clip_norm / setup.config.batch
-    count = trainer.engine.size if trainer.subspace is None else trainer.subspace.dimension
+    claimed = setup.noise_multiplier * trainer.noised.mechanism.clip_norm / setup.config.batch
+    count = trainer.engine.size if trainer.noised.subspace is None else trainer.noised.subspace.dimension
     energies = np.array([float(update.square().sum()) for update in witness.updates]) / claimed**2 / count
     level = FALSE_ALARM / 2 / len(sizes)
     low, high = (float(stats.chi2.ppf(p, count)) / count for p in (level, 1 - level))
@@ -288,7 +282,7 @@ def constant_divisor(witness: Witness, trainer: Trainer) -> list[Finding]:
 
 def clip_norm_public(trainer: Trainer, neighbour: Trainer) -> Finding:
     """Two datasets with other private parts: a clip norm that follows the public must be the same for both, to the last digit."""
-    mine, theirs = trainer.mechanism.clip_norm, neighbour.mechanism.clip_norm
+    mine, theirs = trainer.noised.mechanism.clip_norm, neighbour.noised.mechanism.clip_norm
     return Finding(
         "clip-norm-public",
         mine == theirs,
@@ -301,7 +295,7 @@ def clip_norm_public(trainer: Trainer, neighbour: Trainer) -> Finding:
 def basis_apart(trainer: Trainer) -> Finding:
     """Whoever spans the subspace is not protected, so they must not be counted among those who are."""
     basis = trainer.setup.basis
-    both = np.intersect1d(trainer.setup.private.image_ids, basis.image_ids) if basis is not None else np.zeros(0)
+    both = np.intersect1d(trainer.setup.private.units["image"], basis.units["image"]) if basis is not None else np.zeros(0)
     return Finding(
         "basis-apart",
         basis is not None and len(both) == 0,
@@ -313,10 +307,10 @@ def basis_apart(trainer: Trainer) -> Finding:
 
 def basis_does_not_stretch(trainer: Trainer) -> Finding:
     """The projection must not lengthen a clipped gradient, also where public gradients are nearly alike."""
-    assert trainer.subspace is not None
+    assert trainer.noised.subspace is not None
     generator = torch.Generator().manual_seed(trainer.setup.config.seed)
     alike = torch.randn(1, 3000, generator=generator) + 1e-4 * torch.randn(60, 3000, generator=generator)
-    norms = [trainer.subspace.norm(), Subspace.from_gradients(alike, 50).norm()]
+    norms = [trainer.noised.subspace.norm(), Subspace.from_gradients(alike, 50).norm()]
     return Finding(
         "basis-does-not-stretch",
         max(norms) <= 1 + 1e-6,
@@ -326,15 +320,12 @@ def basis_does_not_stretch(trainer: Trainer) -> Finding:
     )
 
 
-@contextmanager
-def _loss(loss: Callable[[nn.Module, Batch], Tensor]) -> Iterator[None]:
-    """Another loss in the trainer, for a while."""
-    real = loop.pose_loss
-    loop.pose_loss = loss  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        loop.pose_loss = real
+class Coupled(CanaryTask):
+    """A task whose losses depend on each other."""
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:  # noqa: D102
+        losses = super().loss(model, batch)
+        return losses * (1 + losses.mean())
 
 
 def _vector(clipped: ClippedSum | ClippedCoordinates) -> Tensor:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from halfmask.audit.likeness import psnr, ssim
 from halfmask.data.figures_records import figures_records
-from halfmask.data.records import PoseRecords
+from halfmask.data.pose_records import PoseRecords
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import ClippingEngine
 from halfmask.gradients.mechanism import Mechanism

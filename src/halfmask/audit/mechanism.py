@@ -194,7 +194,7 @@ def _sampled(run: _Run) -> Attack:
     def scores() -> tuple[np.ndarray, np.ndarray]:
         heard = run.witness.along_canaries()
         if setup.method.view:
-            noise = setup.noise_multiplier * run.trainer.mechanism.clip_norm / setup.config.batch
+            noise = setup.noise_multiplier * run.trainer.noised.mechanism.clip_norm / setup.config.batch
             heard = heard * (run.witness.along_canaries(public=True) > 4 * noise)
         return heard.sum(0), run.coins
 
@@ -207,11 +207,11 @@ def _basis(run: _Run) -> Attack:
     def scores() -> tuple[np.ndarray, np.ndarray]:
         setup = run.trainer.setup
         assert setup.basis is not None
-        protected = setup.private.image_ids
+        protected = setup.private.units["image"]
         moves = np.abs(run.witness.along_canaries()[0][protected])
         # A direction of the basis moves by noise; any other does not move at all.
         moved = np.where(moves > 1e-3 * max(float(moves.max()), 1e-30), 1.0, -1.0)
-        return np.where(np.isin(protected, setup.basis.image_ids), moved, 0.0), run.coins[protected]
+        return np.where(np.isin(protected, setup.basis.units["image"]), moved, 0.0), run.coins[protected]
 
     return run.attack("S_pub from the private set", scores)
 
@@ -220,7 +220,7 @@ def _checks(method: Method, once: Plan, runs: dict[str, _Run], folder: Path) -> 
     # λ = 0 leaves the private half alone, so that a step can be measured.
     small = replace(once, units=12, batch=12, settings=(*once.settings, "public.weight=0"))
     trainer = ready(small, small.canaries(np.zeros(12, int), "canaries/step", np.zeros(12, int)), folder)
-    trainer._refresh()
+    trainer.refresh()
     findings = [
         checks.noise_variance(trainer),
         checks.extreme_gradients(trainer),
@@ -237,8 +237,8 @@ def _checks(method: Method, once: Plan, runs: dict[str, _Run], folder: Path) -> 
         findings.append(checks.public_batch_independent(runs["sampled"].trainer))
         findings.append(checks.public_half_fixed(without, with_spot))
     if small.config().private.follow > 0:
-        without._refresh()
-        with_spot._refresh()
+        without.refresh()
+        with_spot.refresh()
         findings.append(checks.clip_norm_public(without, with_spot))
     if method.projected:
         findings.append(checks.basis_does_not_stretch(trainer))

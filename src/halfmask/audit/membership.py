@@ -22,20 +22,18 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from halfmask.audit.separation import at_chance, separation
 from halfmask.audit.shadow import train_shadow
-from halfmask.data.datasets import load_datasets
 from halfmask.data.prints import fingerprints_of
-from halfmask.data.records import PoseRecords
+from halfmask.data.records import PRIVATE, Datasets, Records
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import method_named
-from halfmask.models.simcc import PoseModel
-from halfmask.privacy.fingerprints import Fingerprints
-from halfmask.tasks.pose import pose_loss
+from halfmask.tasks.base import Task, task_named
 from halfmask.training.config import RunConfig
+from halfmask.training.parts import set_basis_apart
 from halfmask.training.runs import TrainedRun
-from halfmask.training.setup import _set_basis_apart, build_model
 
 NOT_FOR_RELEASE = (
     "made by reading private people without noise: for the data holder alone. Publishing it, or choosing a model by it, is a read that "
@@ -49,16 +47,16 @@ CANNOT_SEE = (
 # The first noise seed of shadow models, far from any that a run has: an attacker does not know the noise of the run.
 _NOISE_SEEDS = 1 << 40
 Tell = Callable[[str], None]
-People = tuple[PoseRecords, PoseRecords, PoseRecords | None]
+People = tuple[Records, Records, Records | None]
 
 
 @torch.no_grad()
-def losses(model: PoseModel, records: PoseRecords, device: torch.device | str = "cpu") -> np.ndarray:
+def losses(task: Task, model: nn.Module, records: Records, device: torch.device | str = "cpu") -> np.ndarray:
     """The loss of each record under a released model."""
     parts = []
     for start in range(0, len(records), 64):
-        batch = records.batch(np.arange(start, min(start + 64, len(records))), "image", device)
-        parts.append(pose_loss(model, batch).cpu().numpy())
+        batch = records.batch(np.arange(start, min(start + 64, len(records))), PRIVATE, device)
+        parts.append(task.loss(model, batch).cpu().numpy())
     return np.concatenate(parts)
 
 
@@ -79,7 +77,7 @@ def audit_model(
     if shadows and shadows < 2:
         raise HalfmaskError(f"{shadows} shadow model: expected 0, or at least 2 so that people are in some and out of others")
     members, strangers, public = people_of(config, tell)
-    targets: list[tuple[str, RunConfig, PoseModel]] = [(f"this run: {config.method}", config, run.model)]
+    targets: list[tuple[str, RunConfig, nn.Module]] = [(f"this run: {config.method}", config, run.model)]
     if against is not None:
         _check_comparable(config, against.config)
         targets.append((f"{against.config.method}, {against.folder.name}", against.config, against.model))
@@ -91,11 +89,11 @@ def audit_model(
         only = replace(config, method="public-only")
         tell("training the same recipe on views and labels alone, to compare")
         targets.append(("public-only, trained for this audit", only, train_shadow(only, members, public)))
-    start = build_model(config.model, members.joints.shape[1], untrained=config.strategy == "scratch").to(run.device).eval()
-    results = [_row("initial weights (saw nobody)", _loss_attack(start, members, strangers, run.device, seed), None)]
+    start = run.task.build(Datasets(members, public, strangers, config.data.name, fingerprints_of(members))).to(run.device).eval()
+    results = [_row("initial weights (saw nobody)", _loss_attack(run.task, start, members, strangers, run.device, seed), None)]
     for name, recipe, model in targets:
         tell(f"attacking {name}")
-        by_loss = _loss_attack(model.to(run.device), members, strangers, run.device, seed)
+        by_loss = _loss_attack(run.task, model.to(run.device), members, strangers, run.device, seed)
         by_likelihood = None
         if shadows:
             by_likelihood = _likelihood_attack(recipe, model, (members, strangers, public), shadows, seed, tell)
@@ -121,10 +119,10 @@ def audit_model(
 def people_of(config: RunConfig, tell: Tell = lambda text: None) -> People:
     """The members a run protected, strangers of the same distribution, and the public."""
     tell("reading the people")
-    data = load_datasets(config.data, config.model.input_size)
+    data = task_named(config.task)(config).load()
     if data.test is None:
         raise HalfmaskError("the dataset has no test people: membership needs strangers to compare with; add records with split 'test'")
-    members, _ = _set_basis_apart(config, method_named(config.method), data)
+    members, _ = set_basis_apart(config, method_named(config.method), data)
     return members, data.test, data.public
 
 
@@ -133,15 +131,15 @@ def _row(name: str, by_loss: dict[str, Any], by_likelihood: dict[str, Any] | Non
     return {"model": name, "attacks": attacks, "at_chance": all(at_chance(attack) for attack in attacks.values())}
 
 
-def _loss_attack(model: PoseModel, members: PoseRecords, strangers: PoseRecords, device: torch.device, seed: int) -> dict[str, Any]:
-    return separation(-losses(model, members, device), -losses(model, strangers, device), seed)
+def _loss_attack(task: Task, model: nn.Module, members: Records, strangers: Records, device: torch.device, seed: int) -> dict[str, Any]:
+    return separation(-losses(task, model, members, device), -losses(task, model, strangers, device), seed)
 
 
-def _likelihood_attack(config: RunConfig, model: PoseModel, people: People, shadows: int, seed: int, tell: Tell) -> dict[str, Any]:
+def _likelihood_attack(config: RunConfig, model: nn.Module, people: People, shadows: int, seed: int, tell: Tell) -> dict[str, Any]:
     """Halves are drawn so that everyone is in half of the shadows; a person's losses in and out are each taken as Gaussian."""
     members, strangers, public = people
     count = min(len(members), len(strangers))
-    pool = joined(members.take(np.arange(count)), strangers.take(np.arange(count)))
+    pool = members.take(np.arange(count)).joined(strangers.take(np.arange(count)))
     rng = np.random.default_rng(seed)
     # In complementary pairs, so that each person is in exactly half of an even number of shadows.
     inside = np.zeros((shadows, 2 * count), bool)
@@ -149,12 +147,12 @@ def _likelihood_attack(config: RunConfig, model: PoseModel, people: People, shad
         inside[shadow, rng.permutation(2 * count)[:count]] = True
         if shadow + 1 < shadows:
             inside[shadow + 1] = ~inside[shadow]
-    found = np.empty((shadows, 2 * count))
+    found, task = np.empty((shadows, 2 * count)), task_named(config.task)(config)
     for shadow in range(shadows):
         tell(f"shadow model {shadow + 1} of {shadows} ({config.method})")
         chosen = replace(config, seed=config.seed + 1 + shadow, insecure_seed=noise_seed(seed, 1 + shadow))
-        found[shadow] = _signal(losses(train_shadow(chosen, pool.take(np.flatnonzero(inside[shadow])), public), pool))
-    target = _signal(losses(model.cpu(), pool))
+        found[shadow] = _signal(losses(task, train_shadow(chosen, pool.take(np.flatnonzero(inside[shadow])), public), pool))
+    target = _signal(losses(task, model.cpu(), pool))
     present = np.array([found[inside[:, i], i].mean() if inside[:, i].any() else found[:, i].mean() for i in range(2 * count)])
     absent = np.array([found[~inside[:, i], i].mean() if (~inside[:, i]).any() else found[:, i].mean() for i in range(2 * count)])
     # Few shadows say little about one person's spread: one for all who are in, one for all who are out.
@@ -172,22 +170,6 @@ def _signal(loss: np.ndarray) -> np.ndarray:
 def noise_seed(seed: int, number: int) -> int:
     """Noise and coins of a model that an audit trains: repeatable, and other than those of the run and of every other model."""
     return _NOISE_SEEDS + 1000 * seed + number
-
-
-def joined(first: PoseRecords, second: PoseRecords) -> PoseRecords:
-    """Two sets of records as one, to train on and to take losses of; what only scoring asks for is left behind."""
-    return PoseRecords(
-        images=np.concatenate([first.images, second.images]),
-        joints=np.concatenate([first.joints, second.joints]),
-        labelled=np.concatenate([first.labelled, second.labelled]),
-        head_boxes=np.concatenate([first.head_boxes, second.head_boxes]),
-        image_ids=np.concatenate([first.image_ids, second.image_ids]),
-        subjects=None if first.subjects is None or second.subjects is None else np.concatenate([first.subjects, second.subjects]),
-        skeleton=first.skeleton,
-        prints=Fingerprints.joined([fingerprints_of(first), fingerprints_of(second)]),
-        ids=np.concatenate([first.ids, second.ids]),
-        key=f"{first.key}+{second.key}",
-    )
 
 
 def _check_comparable(config: RunConfig, other: RunConfig) -> None:

@@ -22,17 +22,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from halfmask.audit.membership import NOT_FOR_RELEASE, joined, losses, noise_seed, people_of
+from halfmask.audit.membership import NOT_FOR_RELEASE, losses, noise_seed, people_of
 from halfmask.audit.one_run import guess, largest_provable
 from halfmask.audit.separation import separation
 from halfmask.audit.shadow import Shadow, trace_shadow
-from halfmask.data.records import PoseRecords
+from halfmask.data.pose_records import PoseRecords
+from halfmask.data.records import Records
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import ClippingEngine
 from halfmask.gradients.mechanism import method_named
 from halfmask.gradients.subspace import gram_matrix
 from halfmask.report.overlay import contact_sheet, draw_skeleton
-from halfmask.tasks.pose import pose_loss
+from halfmask.tasks.base import Task
 from halfmask.training.config import RunConfig
 from halfmask.training.runs import TrainedRun
 
@@ -71,6 +72,8 @@ def audit_planted(
     if not synthetic:
         _check_real(config, spend, noised)
     members, strangers, public = people_of(config, tell)
+    if not isinstance(members, PoseRecords) or not isinstance(strangers, PoseRecords):
+        raise HalfmaskError(f"--canaries plants people with another person's joints: the task '{config.task}' has none")
     if len(strangers) < count:
         raise HalfmaskError(
             f"{count} canaries and {len(strangers)} test people to make them of: ask for at most {len(strangers)}, or add test people"
@@ -78,18 +81,18 @@ def audit_planted(
     rng = np.random.default_rng(seed)
     planted = mislabelled(strangers, members, rng.permutation(len(strangers))[:count])
     present = rng.random(count) < 0.5
-    everyone = joined(members, planted)
+    everyone = members.joined(planted)
     out = len(members) + np.flatnonzero(~present)
     results = []
     if noised:
         tell(f"training {config.method} with {present.sum()} of {count} planted people")
         chosen = replace(config, insecure_seed=noise_seed(seed, 0) if synthetic else None)
         shadow = trace_shadow(chosen, everyone, public, absent=out, paid=not synthetic)
-        results.append(_result(config.method, config.epsilon, shadow, planted, present, config.delta, seed))
+        results.append(_result(run.task, config.method, config.epsilon, shadow, planted, present, config.delta, seed))
     if synthetic:
         tell("training the same without privacy")
         shadow = trace_shadow(replace(config, method="non-private"), everyone.take(np.setdiff1d(np.arange(len(everyone)), out)), public)
-        results.append(_result("non-private", None, shadow, planted, present, config.delta, seed))
+        results.append(_result(run.task, "non-private", None, shadow, planted, present, config.delta, seed))
     made = _guesses(count)
     ceiling = largest_provable(count, made, config.delta, P_VALUE / len(ATTACKS))
     too_high = [f"an excess over the claim of {config.epsilon:g}: {made} guesses prove no more than {ceiling:.2f}"]
@@ -123,8 +126,7 @@ def mislabelled(strangers: PoseRecords, members: PoseRecords, chosen: np.ndarray
     # Numbers above everyone's: whatever the unit is, a planted person shares it with nobody.
     own = np.arange(len(chosen))
     subjects = None if members.subjects is None else int(members.subjects.max()) + 1 + own
-    return replace(
-        crops,
+    return crops.changed(
         joints=poses.joints,
         labelled=poses.labelled,
         head_boxes=poses.head_boxes,
@@ -137,12 +139,12 @@ def mislabelled(strangers: PoseRecords, members: PoseRecords, chosen: np.ndarray
     )
 
 
-def scores(shadow: Shadow, planted: PoseRecords) -> dict[str, np.ndarray]:
+def scores(task: Task, shadow: Shadow, planted: Records) -> dict[str, np.ndarray]:
     """For each attack how strongly each of the planted seems to be in the model."""
-    return {"loss": losses(shadow.initial, planted) - losses(shadow.model, planted)} | along_gradients(shadow, planted)
+    return {"loss": losses(task, shadow.initial, planted) - losses(task, shadow.model, planted)} | along_gradients(task, shadow, planted)
 
 
-def along_gradients(shadow: Shadow, planted: PoseRecords) -> dict[str, np.ndarray]:
+def along_gradients(task: Task, shadow: Shadow, planted: Records) -> dict[str, np.ndarray]:
     """How much of each record's own gradient, as it was at the beginning, is in the way that the weights went.
 
     People's gradients resemble each other, so that whoever is out is answered for by those who are in. The attacker knows the gradients of
@@ -159,7 +161,7 @@ def along_gradients(shadow: Shadow, planted: PoseRecords) -> dict[str, np.ndarra
     at_once = max(1, min(engine.size, _MEMORY // (4 * len(planted))))
     for start in range(0, engine.size, at_once):
         columns = slice(start, min(start + at_once, engine.size))
-        gradients = engine.per_record_gradients(pose_loss, everyone, _AT_ONCE, columns=columns)
+        gradients = engine.per_record_gradients(task.loss, everyone, _AT_ONCE, columns=columns)
         gram += gram_matrix(gradients)
         found += (gradients @ way[columns]).double()
     lengths = gram.diagonal().clamp(min=1e-30).sqrt()
@@ -184,10 +186,10 @@ def picture_of(planted: PoseRecords, present: np.ndarray) -> np.ndarray:
 
 
 def _result(
-    method: str, claimed: float | None, shadow: Shadow, planted: PoseRecords, present: np.ndarray, delta: float, seed: int
+    task: Task, method: str, claimed: float | None, shadow: Shadow, planted: Records, present: np.ndarray, delta: float, seed: int
 ) -> dict[str, Any]:
     attacks: dict[str, Any] = {}
-    for name, score in scores(shadow, planted).items():
+    for name, score in scores(task, shadow, planted).items():
         found = separation(score[present], score[~present], seed)
         guesses = guess(score, present, _guesses(len(score)))
         bound = round(guesses.lower_bound(delta, P_VALUE / len(ATTACKS)), 3)

@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from torch import nn
 
 from halfmask.audit.canaries import quarantine
-from halfmask.data.datasets import Datasets
 from halfmask.data.prints import fingerprints_of
-from halfmask.data.records import PoseRecords
-from halfmask.models.simcc import PoseModel
+from halfmask.data.records import Datasets, Records
 from halfmask.training.config import RunConfig
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
@@ -32,19 +31,19 @@ class Shadow:
             each of the steps that draw it: σ²T / (Tq/2)². Nothing where there is no noise.
     """
 
-    initial: PoseModel
-    model: PoseModel
+    initial: nn.Module
+    model: nn.Module
     steps: int
     noise: float = 0.0
 
 
-def train_shadow(config: RunConfig, private: PoseRecords, public: PoseRecords | None) -> PoseModel:
+def train_shadow(config: RunConfig, private: Records, public: Records | None) -> nn.Module:
     """A model by this recipe on these people. It is nobody's release: no ledger hears of it, no budget binds it."""
     return trace_shadow(config, private, public).model
 
 
 def trace_shadow(
-    config: RunConfig, private: PoseRecords, public: PoseRecords | None, absent: np.ndarray | None = None, paid: bool = False
+    config: RunConfig, private: Records, public: Records | None, absent: np.ndarray | None = None, paid: bool = False
 ) -> Shadow:
     """A shadow model with the weights it began with.
 

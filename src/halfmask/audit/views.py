@@ -19,10 +19,11 @@ from halfmask.audit.likeness import psnr, ssim
 from halfmask.audit.networks import fit_recogniser, fit_restorer, recognised, restored
 from halfmask.audit.separation import Measured
 from halfmask.audit.shadow import train_shadow
-from halfmask.data.datasets import with_view
 from halfmask.data.figures_records import figures_records
-from halfmask.data.records import PoseRecords
-from halfmask.tasks.pose import evaluate
+from halfmask.data.pose_records import PoseRecords
+from halfmask.data.records import VIEW
+from halfmask.data.viewing import with_view
+from halfmask.tasks.pose import PoseTask
 from halfmask.training.config import build_config
 from halfmask.views import make_view
 
@@ -199,10 +200,11 @@ def _pose(name: str, options: Options, effort: Effort, people: int, seed: int) -
         "public": {"raw_share": 0.0},
         "optimiser": {"learning_rate": 0.03},
     }
-    model = train_shadow(build_config(recipe, {}), figures_records("private", effort.pose_people, people), None)
+    config = build_config(recipe, {})
+    model = train_shadow(config, figures_records("private", effort.pose_people, people), None)
     judged = with_view(figures_records("test", 100, people), make_view(name, options))
-    scores, _ = evaluate(model, judged, "view", flip_test=False)
-    return float(scores["pckh@0.5"])
+    scores = PoseTask(config).score(model, judged, VIEW, flip_test=False)
+    return float(scores.metrics["pckh@0.5"])
 
 
 def share(right: float, total: int) -> Measured:

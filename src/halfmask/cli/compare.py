@@ -59,10 +59,10 @@ def compare(
     The same command goes on where it was stopped. Methods without noise run once per seed.
     """
     from halfmask.cli.console import Console, TerminalProgress, note, say, say_json
-    from halfmask.data.datasets import load_test
     from halfmask.gradients.mechanism import METHODS
     from halfmask.report.page import write_results
     from halfmask.report.tables import method_table
+    from halfmask.tasks.base import task_named
     from halfmask.training.config import build_config, load_recipe
     from halfmask.training.setup import pick_device
     from halfmask.training.sweep import collect, expand, plan_sweep
@@ -85,7 +85,7 @@ def compare(
     planned = plan_sweep(body, grid, changes, out)
     try:
         with TerminalProgress() as progress:
-            people = load_test(base.data, base.model.input_size, progress.stage)
+            people = task_named(base.task)(base).load_test(progress.stage)
             for number, run in enumerate(planned, 1):
                 progress.next_run()
                 do_run(run, f"run {number}/{len(planned)}: {run.combination.label}", progress)
@@ -105,7 +105,7 @@ def compare(
 
 def do_run(run: PlannedRun, title: str, progress: TerminalProgress) -> None:
     """Do what is left of one run."""
-    from halfmask.training.loop import run_training
+    from halfmask.training.running import run_training
     from halfmask.training.sweep import RunState, clear, run_state
 
     state = run_state(run)

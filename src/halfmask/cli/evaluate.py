@@ -13,7 +13,7 @@ from halfmask.errors import HalfmaskError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from halfmask.data.records import PoseRecords
+    from halfmask.data.records import Records
 
 _SCORING = "What is scored"
 
@@ -74,9 +74,10 @@ def evaluate(
     from dataclasses import replace
 
     from halfmask.cli.console import Console, TerminalProgress, say, say_json
-    from halfmask.data.datasets import DataConfig, load_test, with_view
-    from halfmask.tasks.pose import evaluate as score
-    from halfmask.training.outputs import RunFolder
+    from halfmask.data.datasets import DataConfig
+    from halfmask.data.records import PRIVATE, VIEW
+    from halfmask.data.viewing import with_view
+    from halfmask.training.outputs import RunFolder, scores_body
     from halfmask.training.runs import open_run
     from halfmask.views import make_view
 
@@ -84,7 +85,12 @@ def evaluate(
     trained = open_run(run, device)
     config = trained.config
     chosen = config.data
-    if data is not None and data != chosen.name:
+    if not isinstance(chosen, DataConfig):
+        if data is not None or images is not None or boxes is not None:
+            raise HalfmaskError(
+                f"--data, --images and --boxes choose among people with joints: the task '{config.task}' has a dataset of its own"
+            )
+    elif data is not None and data != chosen.name:
         # Splits and files are the run's dataset's own; how the joints are wanted is the model's.
         fresh = DataConfig()
         chosen = replace(chosen, name=data, format=fresh.format, splits=fresh.splits, annotations=fresh.annotations, boxes=fresh.boxes)
@@ -92,19 +98,20 @@ def evaluate(
         chosen = replace(chosen, splits=replace(chosen.splits, test=images))
     if boxes is not None:
         chosen = replace(chosen, boxes=boxes)
-    if chosen.name == "figures" and not chosen.test:
+    if isinstance(chosen, DataConfig) and chosen.name == "figures" and not chosen.test:
         chosen = replace(chosen, test=DataConfig().test)
     with TerminalProgress() as progress:
-        people = load_test(chosen, config.model.input_size, progress.stage)
+        task = type(trained.task)(replace(config, data=chosen))
+        people = task.load_test(progress.stage)
         _check_open(people, run, even_so)
-        metrics, per_joint = score(trained.model, people, "image", flip_test, trained.device)
+        scores = task.score(trained.model, people, PRIVATE, trained.device, flip_test)
         seen_through = None
         if views:
-            people = with_view(people, make_view(config.view.name, config.view.options))
-            seen_through, _ = score(trained.model, people, "view", flip_test, trained.device)
+            people = with_view(people, task.view() or make_view(config.view.name, config.view.options))
+            seen_through = task.score(trained.model, people, VIEW, trained.device, flip_test).metrics
     own = chosen.name == config.data.name and images is None and boxes is None
     if own and flip_test:
-        RunFolder(run).save_metrics(config.task, chosen.name, "test", metrics, per_joint)
+        RunFolder(run).save_metrics(config.task, chosen.name, "test", scores)
     if as_json:
         body = {
             "task": config.task,
@@ -113,15 +120,15 @@ def evaluate(
             "people": len(people),
             "flip_test": flip_test,
         }
-        body |= {"metrics": _without_nan(metrics), "per_joint": _without_nan(per_joint)}
+        body |= scores_body(scores)
         say_json(body | ({"views": _without_nan(seen_through)} if seen_through is not None else {}))
         return
-    Console().print(score_table(metrics, seen_through, f"{len(people)} people of {chosen.name}, test"))
+    Console().print(score_table(scores.metrics, seen_through, f"{len(people)} people of {chosen.name}, test"))
     if own and flip_test:
         say(f"written: {run / 'metrics.json'}")
 
 
-def _check_open(people: PoseRecords, run: Path, even_so: bool) -> None:
+def _check_open(people: Records, run: Path, even_so: bool) -> None:
     """Scores on protected people are a read of them that no noise covers."""
     from halfmask.cli.console import warn
     from halfmask.data.prints import fingerprints_of

@@ -93,9 +93,12 @@ def predict_one(trained: TrainedRun, path: Path, box: Box | None, flip_test: boo
 
     from halfmask.data.images import crop_transform, read_image
     from halfmask.data.skeleton import skeleton_with
+    from halfmask.models.simcc import PoseModel
     from halfmask.report.overlay import draw_skeleton, save_png
     from halfmask.tasks.pose import predict as find_joints
 
+    if not isinstance(trained.model, PoseModel):
+        raise HalfmaskError(f"{trained.folder} is a run of the task '{trained.config.task}': 'predict' draws the joints of task 'pose'")
     skeleton = skeleton_with(trained.model.joints)
     image = read_image(path)
     height, width = image.shape[:2]

@@ -142,7 +142,7 @@ def train(
     folder = out or default_folder(recipe, config.task, config.method)
 
     from halfmask.cli.console import TerminalProgress
-    from halfmask.training.loop import run_training
+    from halfmask.training.running import run_training
 
     try:
         with TerminalProgress() as progress:

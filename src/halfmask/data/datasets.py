@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-import numpy as np
 
 from halfmask.data.figures_records import figures_records
 from halfmask.data.formats import read_annotations
 from halfmask.data.mapping import with_skeleton
 from halfmask.data.people import count_reasons
+from halfmask.data.pose_records import PoseRecords
 from halfmask.data.prints import fingerprints_of
 from halfmask.data.reading import read_people
-from halfmask.data.records import PoseRecords
+from halfmask.data.records import Datasets
 from halfmask.data.skeleton import skeleton_named
 from halfmask.data.splits import SplitsConfig, choose, divide
-from halfmask.data.store import cached
 from halfmask.errors import HalfmaskError
-from halfmask.privacy.fingerprints import Fingerprints
-from halfmask.views import View
 
 Report = Callable[[str, int, int], None]
 
@@ -66,36 +61,6 @@ class DataConfig:
     recurring: str = "refuse"
     on_bad: str = "refuse"
     workers: int = 0
-
-
-@dataclass(frozen=True)
-class Datasets:
-    """The three parts of a dataset: people to protect, people who are public, and the people a model is judged on.
-
-    Attributes:
-        fingerprints: of all private people, whoever of them leaves later: they name the dataset's account.
-        left_out: by part, how many annotated people are no record, for each reason.
-        recurring: how many private records were left out because they recur in another part.
-        basis, tuning: public people for the subspace, and to watch, where the recipe sets some apart.
-    """
-
-    private: PoseRecords
-    public: PoseRecords | None
-    test: PoseRecords | None
-    name: str
-    fingerprints: Fingerprints
-    left_out: dict[str, dict[str, int]] = field(default_factory=dict)
-    basis: PoseRecords | None = None
-    tuning: PoseRecords | None = None
-    recurring: int = 0
-
-    def remarks(self) -> list[str]:
-        """Who is no record and why, in numbers: the names of private files stay where they are."""
-        lines = []
-        for part, reasons in self.left_out.items():
-            counts = ", ".join(f"{count:,} × {reason}" for reason, count in reasons.items())
-            lines.append(f"{part}: left out {counts} ('halfmask data inspect' tells more)")
-        return lines
 
 
 def load_datasets(config: DataConfig, size: tuple[int, int], report: Report | None = None) -> Datasets:
@@ -179,7 +144,7 @@ def _load_parts(
         records, gone = read_people(source, people, size, config.workers, config.on_bad, telling)
         if source is not annotated and part == "public":
             # Two datasets number their images and subjects each from 0: the same number is not the same person. Fingerprints tell.
-            records = replace(records, image_ids=-1 - records.image_ids, subjects=None)
+            records = records.changed(image_ids=-1 - records.image_ids, subjects=None)
         parts[part] = with_skeleton(records, target)
         if gone:
             left_out[part] = count_reasons(gone)
@@ -207,20 +172,3 @@ def find_folder(name: str) -> Path:
         places = f"{path}" + (f" or {Path(root) / name}" if root else "")
         raise HalfmaskError(f"no dataset at {places}: give a folder, a name below $HALFMASK_DATA, or 'figures'")
     return path
-
-
-def with_view(records: PoseRecords, view: View) -> PoseRecords:
-    """The records with ψ of each: computed once, on the un-augmented crop, and stored."""
-
-    def build() -> dict[str, np.ndarray]:
-        views = np.empty(records.images.shape, np.uint8)
-
-        def look(i: int) -> None:
-            views[i] = view(np.ascontiguousarray(records.images[i].transpose(1, 2, 0))).transpose(2, 0, 1)
-
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            for _ in pool.map(look, range(len(records))):
-                pass
-        return {"views": views}
-
-    return replace(records, views=cached("views", f"{records.key}/{view!r}", build)["views"], view_key=repr(view))

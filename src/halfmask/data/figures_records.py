@@ -10,8 +10,8 @@ import numpy as np
 
 from halfmask.data import figures
 from halfmask.data.keyed import record_id
+from halfmask.data.pose_records import PoseRecords, pose_records
 from halfmask.data.prints import named_prints
-from halfmask.data.records import PoseRecords
 from halfmask.data.store import cached
 
 Progress = Callable[[int, int], None]
@@ -53,7 +53,7 @@ def figures_records(
         return arrays
 
     arrays = cached("records", key, build)
-    return PoseRecords(
+    return pose_records(
         images=arrays["images"],
         joints=arrays["joints"],
         labelled=arrays["labelled"],

@@ -18,8 +18,8 @@ import numpy as np
 from halfmask.data.figures import JOINT_NAMES
 from halfmask.data.files import Complaints, describe, finite_array, read_json
 from halfmask.data.people import Annotations, Part, Person
+from halfmask.data.pose_records import PoseRecords
 from halfmask.data.reading import read_people
-from halfmask.data.records import PoseRecords
 from halfmask.data.skeleton import MPII
 from halfmask.errors import HalfmaskError
 

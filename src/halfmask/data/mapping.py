@@ -6,11 +6,11 @@ otherwise. Derived joints are good enough to learn from, and are never scored: n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from halfmask.data.records import PoseRecords
+from halfmask.data.pose_records import PoseRecords
 from halfmask.data.skeleton import Skeleton, full_name
 
 # Two datasets' words for one point of the body.
@@ -84,8 +84,7 @@ def with_skeleton(records: PoseRecords, target: Skeleton) -> PoseRecords:
     annotated = None if records.annotated is None else mapping.apply(np.asarray(records.joints), np.asarray(records.annotated))[1]
     # OKS is defined on the joints that were annotated, not on what was made of them.
     coco = records.coco if target.oks_sigmas and not mapping.derived else None
-    return replace(
-        records,
+    return records.changed(
         joints=joints,
         labelled=labelled,
         annotated=annotated,

@@ -21,7 +21,7 @@ from halfmask.privacy.fingerprints import (
 )
 
 if TYPE_CHECKING:
-    from halfmask.data.records import PoseRecords
+    from halfmask.data.records import Records
 
 _PREFIX = "print_"
 
@@ -61,13 +61,17 @@ def named_prints(names: Sequence[str], subjects: Sequence[str] | None = None) ->
     )
 
 
-def fingerprints_of(records: PoseRecords) -> Fingerprints:
-    """Those that the records carry, or, for records that were made in memory, those of their crops."""
+def fingerprints_of(records: Records) -> Fingerprints:
+    """Those that the records carry, or, for records that were made in memory, those of their pictures."""
     if records.prints is not None:
         return records.prints
+
+    def pictures() -> np.ndarray:
+        return records.private.rows(np.arange(len(records)))["image"]
+
     # Worth something under the key they were made with alone: under another one they are made anew.
     name = f"{records.key}/{keyed_hash(b'cache').hex()[:8]}"
-    return Fingerprints.from_arrays(cached("fingerprints", name, lambda: fingerprint_images(records.images).arrays()))
+    return Fingerprints.from_arrays(cached("fingerprints", name, lambda: fingerprint_images(pictures()).arrays()))
 
 
 @cache

@@ -10,8 +10,8 @@ import numpy as np
 from halfmask.data.crops import crop_people
 from halfmask.data.keyed import record_id
 from halfmask.data.people import Annotations, LeftOut, Part, Person, digest_people
+from halfmask.data.pose_records import CocoTruth, PoseRecords, pose_records
 from halfmask.data.prints import people_prints
-from halfmask.data.records import CocoTruth, PoseRecords
 from halfmask.data.store import cached
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.fingerprints import keyed_hash
@@ -49,7 +49,7 @@ def read_people(
             f"none of the {len(people)} people of '{part.name}' in {annotations.folder} could be read: the dataset is empty"
         )
     known = all(person.subject is not None for person in kept)
-    records = PoseRecords(
+    records = pose_records(
         images=arrays["images"],
         joints=arrays["joints"],
         labelled=arrays["labelled"],

@@ -1,100 +1,63 @@
-"""Records in arrays: the form in which every dataset reaches training."""
+"""Records: the form in which every dataset of every task reaches training."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from halfmask.data.keyed import ids_of_positions, uniforms
-from halfmask.data.skeleton import MPII, Skeleton
+from halfmask.data.tables import Arrays, Column, Table
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.fingerprints import Fingerprints
 
-UNITS = ("crop", "image", "subject")
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+# What of a record a batch shows: its private part, its public view, and what the view leaves of the private part.
+PRIVATE, VIEW, REST = "private", "view", "rest"
 
 
 @dataclass(frozen=True)
-class CocoTruth:
-    """What OKS-AP asks beyond crops: it is scored on whole images, with people whom no record shows.
+class Records:
+    """Records with a private part, targets, and the units they belong to.
 
     Attributes:
-        image_ids, annotation_ids, box_scores: of each record; a detected box has annotation 0.
-        images: every image that is scored.
-        annotations: every annotation of those images, as COCO writes them.
-        detected: whether the boxes come from a detector, so that one person may have several.
-    """
-
-    image_ids: np.ndarray
-    annotation_ids: np.ndarray
-    box_scores: np.ndarray
-    images: tuple[int, ...]
-    annotations: tuple[dict[str, Any], ...]
-    detected: bool = False
-
-    def take(self, records: np.ndarray) -> CocoTruth:
-        """The truth for these records alone: their images, and of annotated people only those taken."""
-        images = frozenset(self.image_ids[records].tolist())
-        people = frozenset(self.annotation_ids[records].tolist())
-        kept = (one for one in self.annotations if one["image_id"] in images and (self.detected or one["id"] in people))
-        return replace(
-            self,
-            image_ids=self.image_ids[records],
-            annotation_ids=self.annotation_ids[records],
-            box_scores=self.box_scores[records],
-            images=tuple(image for image in self.images if image in images),
-            annotations=tuple(kept),
-        )
-
-
-@dataclass(frozen=True)
-class PoseRecords:
-    """Person crops with their joints.
-
-    Attributes:
-        images: bytes, N×3×H×W, un-augmented crops (the private part of a private record).
-        joints: N×J×2 in crop pixels.
-        labelled: N×J, whether the joint is annotated inside the crop (it may be occluded).
-        head_boxes: N×4 (x1, y1, x2, y2) in crop pixels; the scale of PCKh. NaN where the dataset does not tell.
-        image_ids: the image that each crop was cut from.
-        subjects: the person on each crop, where the dataset tells.
+        private: what is protected of each record, un-augmented.
+        targets: what a loss compares with.
+        units: by kind, the unit that each record belongs to.
         key: names this exact set of records in this exact order, for caches and fingerprints.
-        views: ψ of every image, bytes, in the images' shape; present once a view was declared, and named by `view_key`.
-        features: per source (`image`, `view`): the frozen lower part of a network applied to every record.
-        skeleton: what the joints are.
-        annotated: N×J, whether the joint is annotated anywhere, which is what benchmarks count; `labelled` if not given.
-        unscored: names of joints that were derived from others: something to learn from, nothing to judge by.
-        transforms: N×2×3, from image pixels to crop pixels, where predictions must find their way back.
-        coco: what OKS-AP needs, for datasets that are scored by it.
-        scenes: the kind of picture each record comes from, where the dataset tells.
+        own_unit: what a unit is called that is one record.
+        shown_together: kinds of unit whose records show each other, as the people on one photograph do: where one of them becomes
+            public, so do all.
+        truth: what scoring asks for besides; no loss sees it.
+        public: ψ of every record; present once a view was declared, and named by `view_key`.
+        rest: what the view leaves of the private part, where it says so: then that is what the private half is shown.
+        features: per source: the frozen lower part of a network applied to every record.
         copies: the same records, in the same order, each time after another fixed random change, for networks whose lower part is
-            computed once: their `features` and joints, not their pixels, show the change.
-        prints: fingerprints of the photograph each record was cut from, of its annotation and of its subject.
+            computed once: their `features` and targets, not their private part, show the change.
+        prints: fingerprints of what each record was made from, of its annotation and of its subject.
         ids: 64 bits that name each record in public and stay when others leave: whatever is drawn at random for a record is drawn by
             its id (`halfmask.data.keyed`). Records made in memory, for a test, may do without and are named by their places.
     """
 
-    images: np.ndarray
-    joints: np.ndarray
-    labelled: np.ndarray
-    head_boxes: np.ndarray
-    image_ids: np.ndarray
+    private: Table
+    targets: Table
+    units: Mapping[str, np.ndarray]
     key: str
-    subjects: np.ndarray | None = None
-    views: np.ndarray | None = None
+    own_unit: str = "record"
+    shown_together: tuple[str, ...] = ()
+    truth: Table = field(default_factory=lambda: Arrays({}))
+    public: Table | None = None
+    rest: Table | None = None
     view_key: str = ""
-    features: dict[str, np.ndarray] = field(default_factory=dict)
-    skeleton: Skeleton = MPII
-    annotated: np.ndarray | None = None
-    unscored: tuple[str, ...] = ()
-    transforms: np.ndarray | None = None
-    coco: CocoTruth | None = None
-    scenes: np.ndarray | None = None
-    copies: tuple[PoseRecords, ...] = ()
+    features: Mapping[str, Column] = field(default_factory=dict)
+    copies: tuple[Records, ...] = ()
     prints: Fingerprints | None = None
     ids: np.ndarray = None  # type: ignore[assignment]
 
@@ -105,70 +68,124 @@ class PoseRecords:
             raise HalfmaskError(f"{len(self)} records have {len(self.ids)} ids: expected one for each. Choose records with 'take'")
 
     def __len__(self) -> int:
-        return len(self.joints)
+        return len(self.private)
 
-    def batch(self, records: Tensor | np.ndarray, source: str = "image", device: torch.device | str = "cpu") -> dict[str, Tensor]:
-        """The records at these indices as tensors.
+    def batch(self, records: Tensor | np.ndarray, source: str = PRIVATE, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+        """The records at these indices as tensors: their targets, and of the source its fields, or its features where they are known.
 
         Args:
-            source: `image` for the private part, `view` for the public one.
+            source: `private` for the private part, `view` for the public one, `rest` for what the view leaves.
         """
         index = np.asarray(records)
-        batch = {
-            "joints": torch.from_numpy(self.joints[index]),
-            "labelled": torch.from_numpy(self.labelled[index]),
-        }
+        batch = {name: torch.from_numpy(rows) for name, rows in self.targets.rows(index).items()}
         if source in self.features:
             batch["features"] = torch.from_numpy(np.ascontiguousarray(self.features[source][index])).float()
         else:
-            batch["image"] = torch.from_numpy(np.ascontiguousarray(self._pixels(source)[index]))
+            batch |= {name: torch.from_numpy(rows) for name, rows in self.part(source).rows(index).items()}
         return {name: tensor.to(device) for name, tensor in batch.items()}
 
-    def _pixels(self, source: str) -> np.ndarray:
-        if source == "image":
-            return self.images
-        if self.views is None:
-            raise HalfmaskError("these records have no public view: declare one with 'view' in the recipe")
-        return self.views
+    def part(self, source: str) -> Table:
+        """The table of a source."""
+        found = {PRIVATE: self.private, VIEW: self.public, REST: self.rest}.get(source)
+        if found is None:
+            raise HalfmaskError(f"these records have no {source}: declare a public view with 'view' in the recipe")
+        return found
 
-    def take(self, records: np.ndarray) -> PoseRecords:
-        """The records at these indices alone. Cached features do not come along."""
+    def shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+        """The kind and the shape of everything that a batch of the private part holds, of one record."""
+        return self.part(self.shown).shapes() | self.targets.shapes()
+
+    @property
+    def shown(self) -> str:
+        """What the private half is shown: the private part, or what the view leaves of it."""
+        return PRIVATE if self.rest is None else REST
+
+    def take(self, records: np.ndarray) -> Self:
+        """The records at these indices alone; pictures are not copied. Cached features do not come along."""
+        records = np.asarray(records)
         return replace(
             self,
-            images=self.images[records],
-            joints=self.joints[records],
-            labelled=self.labelled[records],
-            head_boxes=self.head_boxes[records],
-            image_ids=self.image_ids[records],
-            subjects=None if self.subjects is None else self.subjects[records],
-            views=None if self.views is None else self.views[records],
+            private=self.private.take(records),
+            targets=self.targets.take(records),
+            truth=self.truth.take(records) if len(self.truth) else self.truth,
+            units={name: ids[records] for name, ids in self.units.items()},
+            public=None if self.public is None else self.public.take(records),
+            rest=None if self.rest is None else self.rest.take(records),
             features={},
             copies=(),
-            annotated=None if self.annotated is None else self.annotated[records],
-            transforms=None if self.transforms is None else self.transforms[records],
-            coco=None if self.coco is None else self.coco.take(records),
-            scenes=None if self.scenes is None else self.scenes[records],
             prints=None if self.prints is None else self.prints.take(records),
             ids=self.ids[records],
             key=f"{self.key}/{_digest(records)}",
         )
 
-    def scored(self) -> np.ndarray:
-        """N×J, the joints that a model is judged by: all that somebody annotated, in the crop or not."""
-        known = np.asarray(self.labelled if self.annotated is None else self.annotated)
-        return known & np.array([name not in self.unscored for name in self.skeleton.names])
+    def joined(self, other: Self) -> Self:
+        """These records and others as one set, to train on and to take losses of; what only scoring asks for is left behind."""
+        # Imported here because fingerprints of records made in memory are kept in the store, which knows records.
+        from halfmask.data.prints import fingerprints_of
+
+        shared = [name for name in self.units if name in other.units]
+        return replace(
+            self,
+            private=self.private.joined(other.private),
+            targets=self.targets.joined(other.targets),
+            truth=Arrays({}),
+            units={name: np.concatenate([self.units[name], other.units[name]]) for name in shared},
+            public=None,
+            rest=None,
+            view_key="",
+            features={},
+            copies=(),
+            prints=Fingerprints.joined([fingerprints_of(self), fingerprints_of(other)]),
+            ids=np.concatenate([self.ids, other.ids]),
+            key=f"{self.key}+{other.key}",
+        )
 
     def unit_ids(self, unit: str) -> np.ndarray:
         """The unit that each record belongs to."""
-        if unit == "crop":
+        if unit in self.units:
+            return np.asarray(self.units[unit])
+        if unit == self.own_unit:
             return np.arange(len(self))
-        if unit == "image":
-            return self.image_ids
-        if self.subjects is None:
-            raise HalfmaskError(
-                "the unit 'subject' needs subject ids and this dataset has none: add them, or protect a 'crop' or an 'image'"
-            )
-        return self.subjects
+        known = " or a ".join(f"'{name}'" for name in self.unit_names())
+        raise HalfmaskError(f"the unit '{unit}' needs {unit} ids and this dataset has none: add them, or protect a {known}")
+
+    def unit_names(self) -> list[str]:
+        """The kinds of unit that these records know, the finest first."""
+        return [self.own_unit, *(name for name in self.units if name != self.own_unit)]
+
+    def without_view(self) -> Self:
+        """The records as they were before a view was declared."""
+        return replace(self, public=None, rest=None, view_key="", features={}, copies=())
+
+
+@dataclass(frozen=True)
+class Datasets:
+    """The three parts of a dataset: people to protect, people who are public, and the people a model is judged on.
+
+    Attributes:
+        fingerprints: of all private people, whoever of them leaves later: they name the dataset's account.
+        left_out: by part, how many annotated people are no record, for each reason.
+        recurring: how many private records were left out because they recur in another part.
+        basis, tuning: public people for the subspace, and to watch, where the recipe sets some apart.
+    """
+
+    private: Records
+    public: Records | None
+    test: Records | None
+    name: str
+    fingerprints: Fingerprints
+    left_out: dict[str, dict[str, int]] = field(default_factory=dict)
+    basis: Records | None = None
+    tuning: Records | None = None
+    recurring: int = 0
+
+    def remarks(self) -> list[str]:
+        """Who is no record and why, in numbers: the names of private files stay where they are."""
+        lines = []
+        for part, reasons in self.left_out.items():
+            counts = ", ".join(f"{count:,} × {reason}" for reason, count in reasons.items())
+            lines.append(f"{part}: left out {counts} ('halfmask data inspect' tells more)")
+        return lines
 
 
 class Units:
@@ -202,6 +219,11 @@ class Units:
         sizes = torch.tensor([len(group) for group in groups])
         share = 1.0 / sizes if self.gradient == "mean" else torch.ones(len(sizes))
         return np.concatenate(groups), torch.repeat_interleave(units, sizes), torch.repeat_interleave(share, sizes)
+
+
+def columns_of(table: Table) -> Mapping[str, Any]:
+    """The columns of a table that has any."""
+    return table.columns if isinstance(table, Arrays) else {}
 
 
 def _digest(records: np.ndarray) -> str:

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from halfmask.data.datasets import Datasets, with_view
-from halfmask.data.records import PoseRecords
+from halfmask.data.records import Datasets, Records
+from halfmask.data.viewing import with_view
 from halfmask.errors import HalfmaskError
 from halfmask.views import View
 
@@ -26,10 +26,10 @@ def rehearsal_of(data: Datasets, view: View) -> Datasets:
     """The dataset with nothing private in it.
 
     Formal guarantees: a function of views and labels of private people, and of public people. No private image is in what it returns, and
-    the people of the test, who keep their labels, are not among those trained on: they are told apart by subject where the dataset
-    tells, else by image.
+    the people of the test, who keep their labels, are not among those trained on: they are told apart by the coarsest unit that the
+    dataset tells: by subject, else by image.
     """
-    people = data.private.image_ids if data.private.subjects is None else data.private.subjects
+    people = data.private.unit_ids(data.private.unit_names()[-1])
     order = np.unique(people, return_inverse=True)[1]
     judged = order % _TEST_SHARE == _TEST_SHARE - 1
     if not judged.any():
@@ -48,8 +48,8 @@ def rehearsal_of(data: Datasets, view: View) -> Datasets:
     )
 
 
-def _as_images(records: PoseRecords, view: View) -> PoseRecords:
-    """The records with their views for images, and no views."""
+def _as_images(records: Records, view: View) -> Records:
+    """The records with their views for their private parts, and no views."""
     seen = with_view(records, view)
-    assert seen.views is not None
-    return replace(seen, images=seen.views, views=None, view_key="", features={}, copies=(), key=f"{records.key}/{seen.view_key} as image")
+    assert seen.public is not None
+    return replace(seen.without_view(), private=seen.public, key=f"{records.key}/{seen.view_key} as image")

@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from halfmask.data.datasets import with_view
-from halfmask.data.records import PoseRecords
-from halfmask.data.skeleton import skeleton_with
+from halfmask.data.records import Records
+from halfmask.data.viewing import with_view
 from halfmask.metrics.names import headline
 from halfmask.report.audits import audit_sections
-from halfmask.report.overlay import contact_sheet, draw_skeleton, save_png
+from halfmask.report.overlay import contact_sheet, save_png
 from halfmask.report.plots import accuracy_against_epsilon
 from halfmask.report.style import STYLE
 from halfmask.report.tables import format_cell, heading, summarise, write_csv
-from halfmask.tasks.pose import predict
+from halfmask.tasks.base import task_named
 from halfmask.training.runs import open_run
 from halfmask.training.sweep import PlannedRun, optimiser_line, pictured, read_certificate, remark
 from halfmask.views import make_view
@@ -34,7 +33,7 @@ def write_results(
     recipe: str,
     planned: Sequence[PlannedRun],
     rows: list[dict[str, Any]],
-    people: PoseRecords,
+    people: Records,
     overlays: int,
 ) -> dict[str, Any]:
     """Write every file of a comparison; returns the content of `results.json`."""
@@ -57,31 +56,32 @@ def write_results(
     (out / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
     metric, _ = headline(name for row in summary for name in row)
     accuracy_against_epsilon(summary, out / "accuracy.html", out / "accuracy.png", metric=metric)
-    if overlays:
-        save_png(out / "overlays.png", overlay_sheet(pictured(planned), people, overlays))
+    sheet = overlay_sheet(pictured(planned), people, overlays) if overlays else None
+    if sheet is not None:
+        save_png(out / "overlays.png", sheet)
     else:
         (out / "overlays.png").unlink(missing_ok=True)
     (out / "index.html").write_text(page(out, results, pictured(planned)))
     return results
 
 
-def overlay_sheet(runs: Sequence[PlannedRun], people: PoseRecords, count: int) -> np.ndarray:
-    """Test people as rows; the truth, what is public of them, and each method's answer as columns."""
+def overlay_sheet(runs: Sequence[PlannedRun], people: Records, count: int) -> np.ndarray | None:
+    """Test people as rows; the truth, what is public of them, and each method's answer as columns. None for a task that draws nothing."""
     # Spread over the test set: neighbours in it are often on the same picture.
     shown = people.take(np.unique(np.linspace(0, len(people) - 1, min(count, len(people))).astype(int)))
-    settings = runs[0].config.view
-    shown = with_view(shown, make_view(settings.name, settings.options))
-    assert shown.views is not None
-    titles = ["truth", f"public view ({settings.name})"]
-    columns = [
-        [draw_skeleton(_pixels(shown.images[i]), shown.joints[i], shown.labelled[i], skeleton=shown.skeleton) for i in range(len(shown))],
-        [_pixels(image) for image in shown.views],
-    ]
+    config = runs[0].config
+    task = task_named(config.task)(config)
+    truth = task.pictures(None, shown)
+    if truth is None:
+        return None
+    titles, columns = ["truth"], [truth]
+    seen = with_view(shown, task.view() or make_view(config.view.name, config.view.options)).public
+    if seen is not None and "image" in seen.shapes():
+        titles.append(f"public view ({config.view.name})")
+        columns.append([_pixels(image) for image in seen.rows(np.arange(len(shown)))["image"]])
     for run in runs:
         trained = open_run(run.folder)
-        points, _ = predict(trained.model, shown.images, device=trained.device)
-        own = skeleton_with(trained.model.joints)
-        columns.append([draw_skeleton(_pixels(image), joints, skeleton=own) for image, joints in zip(shown.images, points, strict=True)])
+        columns.append(trained.task.pictures(trained.model, shown, trained.device) or truth)
         epsilon = run.combination.epsilon
         titles.append(run.combination.method if epsilon is None else f"{run.combination.method} ε={epsilon:g}")
     rows = [list(row) for row in zip(*columns, strict=True)]

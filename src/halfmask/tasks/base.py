@@ -21,6 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -30,10 +31,11 @@ from torch import Tensor, nn
 from halfmask.errors import HalfmaskError, unknown_name
 
 if TYPE_CHECKING:
-    from halfmask.data.datasets import Datasets
-    from halfmask.data.records import Records
+    from halfmask.data.records import Datasets, Records
+    from halfmask.views.base import View
 
 Batch = dict[str, Tensor]
+MIRROR = "mirror"
 Report = Callable[[str, int, int], None]
 
 
@@ -59,12 +61,13 @@ class Lower:
     Attributes:
         key: names its weights, for the cache.
         features: what comes out of it for a batch.
-        mirrored: whether scoring looks at mirror images too, whose features are then kept for the people a model is judged on.
+        mirror: the mirror images of a batch, where scoring looks at those too: their features are kept for the people a model is judged
+            on, under the source `mirror`.
     """
 
     key: str
     features: Callable[[Batch], Tensor]
-    mirrored: bool = False
+    mirror: Callable[[Batch], Batch] | None = None
 
 
 class Task(ABC):
@@ -108,7 +111,7 @@ class Task(ABC):
         """The network with its public initial weights."""
         raise HalfmaskError(f"the task '{self.name}' has no network of its own: give it a model")
 
-    def open(self, weights: str) -> nn.Module:
+    def open(self, weights: Path) -> nn.Module:
         """The network of a finished run, with the weights of that file."""
         raise HalfmaskError(f"a run of the task '{self.name}' cannot be opened from its folder alone: load {weights} into your own model")
 
@@ -121,7 +124,7 @@ class Task(ABC):
         """What may be computed once under strategy `top`."""
         return None
 
-    def change(self, batch: Batch, uniforms: Tensor) -> Batch:
+    def change(self, records: Records, batch: Batch, uniforms: Tensor) -> Batch:
         """The records after random changes: a pure function of each record and of its own row of numbers."""
         raise HalfmaskError(f"the task '{self.name}' has no random changes: set augment.times to 0")
 
@@ -129,11 +132,15 @@ class Task(ABC):
         """How sure of itself the private loss should take the model to be, from public records: see `PrivateConfig.calibrate`."""
         raise HalfmaskError(f"the task '{self.name}' cannot be calibrated: set private.calibrate to false")
 
+    def view(self) -> View | None:
+        """The task's own view, where it has one; by default the one that the recipe names."""
+        return None
+
     def prepare(self, model: nn.Module, public: Records | None) -> None:  # noqa: B027
         """What an untrained network learns from public records before the first step: normalisation statistics, say."""
 
     def sample(self, model: nn.Module, records: Records) -> Batch:
-        """Records to try the loss on where no public ones are at hand: noise in the shapes of the private ones, whose values nobody reads."""
+        """Records to try the loss on where no public ones are at hand: noise in the shapes of the private ones; no value is read."""
         generator = torch.Generator().manual_seed(self.config.seed)
         return {name: _noise(kind, shape, generator) for name, (kind, shape) in records.shapes().items()}
 
@@ -141,16 +148,28 @@ class Task(ABC):
         """What follows each step and reads released weights and public data alone; called with the number of the step."""
         return None
 
-    def score(self, model: nn.Module, records: Records, source: str = "private", device: torch.device | str = "cpu") -> Scores:
-        """Judge a model on public records: by default, by its mean loss."""
+    def score(
+        self,
+        model: nn.Module,
+        records: Records,
+        source: str = "private",
+        device: torch.device | str = "cpu",
+        flip_test: bool = True,
+    ) -> Scores:
+        """Judge a model on public records: by default, by its mean loss.
+
+        Args:
+            source: what it is shown of them: the records themselves, or their view.
+            flip_test: let it look at mirror images too, where the task knows what those are.
+        """
         losses = [
             self.loss(model, records.batch(np.arange(start, min(start + 64, len(records))), source, device)).detach().cpu()
             for start in range(0, len(records), 64)
         ]
         return Scores({"loss": float(torch.cat(losses).mean()) if losses else float("nan")})
 
-    def pictures(self, model: nn.Module, records: Records, device: torch.device | str = "cpu") -> np.ndarray | None:
-        """N×H×W×3, what a model makes of public records, drawn; None for a task that nothing can be drawn of."""
+    def pictures(self, model: nn.Module | None, records: Records, device: torch.device | str = "cpu") -> list[np.ndarray] | None:
+        """H×W×3 for each of some public records: what a model makes of it, or without a model the truth; None if nothing can be drawn."""
         return None
 
     def public_facts(self, data: Datasets) -> list[str]:

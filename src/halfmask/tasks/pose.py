@@ -4,36 +4,43 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from halfmask.data.augment import NUMBERS, draw
+from halfmask.data.datasets import load_datasets, load_test
 from halfmask.data.mapping import with_skeleton
-from halfmask.data.records import PoseRecords
+from halfmask.data.pose_records import UNITS, PoseRecords
+from halfmask.data.records import PRIVATE, Datasets, Records
 from halfmask.data.skeleton import MPII, Skeleton, skeleton_with
 from halfmask.errors import HalfmaskError
 from halfmask.metrics import oks_ap, pck
 from halfmask.metrics.pckh import head_size, pckh, summary
+from halfmask.models.checkpoints import read_state, weights_digest
+from halfmask.models.pose import build_model, choose_parameters, learn_statistics
 from halfmask.models.simcc import PoseModel, decode, flip_back, smoothed_targets
+from halfmask.tasks.base import MIRROR, Batch, Lower, Report, Scores, Task, register
 
-Batch = dict[str, Tensor]
 Logits = tuple[Tensor, Tensor]
+# So many public people tell the statistics of an untrained network.
+_STATISTICS = 512
 
 
 def pose_loss(model: nn.Module, batch: Batch) -> Tensor:
     """One loss per record: cross-entropy against smoothed bins on both axes, over labelled joints, by the constant number of joints.
 
     Dividing by a constant instead of by the number of labelled joints keeps the loss a plain sum over joints, and nothing here looks
-    at another record. `weight`, where present, makes a unit's gradient the mean over its records. `sharpness` multiplies the logits:
-    see `best_sharpness`.
+    at another record. `sharpness`, where present, multiplies the logits: see `best_sharpness`.
     """
     assert isinstance(model, PoseModel)
     logits = _logits(model, batch)
     if "sharpness" in batch:
         logits = (logits[0] * batch["sharpness"][:, None, None], logits[1] * batch["sharpness"][:, None, None])
-    loss = _cross_entropy(logits, batch, model.bins_per_pixel)
-    return loss * batch["weight"] if "weight" in batch else loss
+    return _cross_entropy(logits, batch, model.bins_per_pixel)
 
 
 def _logits(model: PoseModel, batch: Batch) -> Logits:
@@ -119,7 +126,7 @@ def _predict_from_features(
     """The same from what the lower part of the network, frozen, made of the images before."""
 
     def look(some: slice, mirrored: bool) -> Logits:
-        features = records.features["mirror" if mirrored else "image"][some]
+        features = records.features[MIRROR if mirrored else PRIVATE][some]
         return model.upper(torch.from_numpy(np.ascontiguousarray(features)).to(device).float())
 
     return _place(model, len(records), look, flip_test, 64, skeleton)
@@ -128,7 +135,7 @@ def _predict_from_features(
 def evaluate(
     model: PoseModel,
     records: PoseRecords,
-    source: str = "image",
+    source: str = PRIVATE,
     flip_test: bool = True,
     device: torch.device | str = "cpu",
 ) -> tuple[dict[str, float], dict[str, float]]:
@@ -140,10 +147,10 @@ def evaluate(
         The summary (means and joint groups), and the score of each joint, where the metric has one.
     """
     own = records.skeleton if model.joints == len(records.skeleton) else skeleton_with(model.joints)
-    if source == "image" and {"image", "mirror"} <= records.features.keys():
+    if source == PRIVATE and {PRIVATE, MIRROR} <= records.features.keys():
         predicted, confidences = _predict_from_features(model, records, flip_test, device, own)
     else:
-        images = records.images if source == "image" else records.views
+        images = records.images if source == PRIVATE else records.views
         assert images is not None
         predicted, confidences = predict(model, images, flip_test, device=device, skeleton=own)
     if own != records.skeleton:
@@ -186,3 +193,101 @@ def _average_precision(records: PoseRecords, predicted: np.ndarray, confidences:
     if truth.detected:
         results = oks_ap.suppress(results, records.skeleton.oks_sigmas)
     return oks_ap.average_precision(truth.images, truth.annotations, results, records.skeleton)
+
+
+@register
+class PoseTask(Task):
+    """Crops of people, and where their joints are."""
+
+    name = "pose"
+    units = UNITS
+    numbers = NUMBERS
+    labels = "keypoints, visibility and crop box"
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:  # noqa: D102
+        return pose_loss(model, batch)
+
+    def load(self, report: Report | None = None) -> Datasets:  # noqa: D102
+        return load_datasets(self.config.data, self.config.model.input_size, report)
+
+    def load_test(self, report: Report | None = None) -> PoseRecords:  # noqa: D102
+        return load_test(self.config.data, self.config.model.input_size, report)
+
+    def build(self, data: Datasets) -> PoseModel:  # noqa: D102
+        joints = data.private.targets.shapes()["joints"][1][0]
+        return build_model(self.config.model, joints, untrained=self.config.strategy == "scratch")
+
+    def open(self, weights: Path) -> PoseModel:  # noqa: D102
+        # One map of the head for each joint. Another kind of file is refused where its weights are read.
+        head = read_state(weights).get("head.conv.weight")
+        return build_model(replace(self.config.model, weights=str(weights)), joints=len(MPII) if head is None else len(head))
+
+    def trainable(self, model: nn.Module, strategy: str) -> None:  # noqa: D102
+        assert isinstance(model, PoseModel)
+        choose_parameters(model, strategy)
+
+    def lower(self, model: nn.Module) -> Lower:  # noqa: D102
+        assert isinstance(model, PoseModel)
+        backbone = model.backbone
+        key = weights_digest(backbone.patch_embed) + "".join(weights_digest(s) for s in backbone.stages[:3])
+        return Lower(
+            key,
+            lambda batch: model.lower(batch["image"].contiguous(memory_format=torch.channels_last)),
+            lambda batch: batch | {"image": batch["image"].flip(-1)},
+        )
+
+    def change(self, records: Records, batch: Batch, uniforms: Tensor) -> Batch:  # noqa: D102
+        assert isinstance(records, PoseRecords)
+        return draw(batch, uniforms, self.config.augment.change, records.skeleton).apply(batch)
+
+    def calibrate(self, model: nn.Module, batch: Batch) -> float:  # noqa: D102
+        assert isinstance(model, PoseModel)
+        return best_sharpness(model, batch)
+
+    def prepare(self, model: nn.Module, public: Records | None) -> None:
+        """An untrained network learns the statistics of its frozen normalisations from public people."""
+        if self.config.strategy != "scratch" or self.config.model.norm != "batch":
+            return
+        if public is None:
+            raise HalfmaskError(
+                "training from scratch needs public people for its normalisation statistics: add records with split 'public', or use "
+                "model.norm=group"
+            )
+        assert isinstance(model, PoseModel)
+        some = min(_STATISTICS, len(public))
+        learn_statistics(model, (public.batch(np.arange(start, min(start + 64, some)))["image"] for start in range(0, some, 64)))
+
+    def sample(self, model: nn.Module, records: Records) -> Batch:
+        """Noise for pictures, and joints anywhere in them."""
+        assert isinstance(model, PoseModel)
+        generator = torch.Generator().manual_seed(self.config.seed)
+        pixels = torch.randint(0, 256, (4, 3, *model.input_size), generator=generator, dtype=torch.uint8)
+        joints = torch.rand(4, model.joints, 2, generator=generator) * min(model.input_size)
+        return {"image": pixels, "joints": joints, "labelled": torch.ones(4, model.joints, dtype=torch.bool)}
+
+    def score(  # noqa: D102
+        self,
+        model: nn.Module,
+        records: Records,
+        source: str = PRIVATE,
+        device: torch.device | str = "cpu",
+        flip_test: bool = True,
+    ) -> Scores:
+        assert isinstance(model, PoseModel) and isinstance(records, PoseRecords)
+        metrics, per_joint = evaluate(model, records, source, flip_test, device)
+        return Scores(metrics, per_joint, "per_joint")
+
+    def pictures(self, model: nn.Module | None, records: Records, device: torch.device | str = "cpu") -> list[np.ndarray]:
+        """Skeletons on crops."""
+        # Drawing belongs to the report, which is not needed to train.
+        from halfmask.report.overlay import draw_skeleton
+
+        assert isinstance(records, PoseRecords)
+        crops = [np.ascontiguousarray(image.transpose(1, 2, 0)) for image in records.images]
+        if model is None:
+            labels = zip(crops, records.joints, records.labelled, strict=True)
+            return [draw_skeleton(crop, joints, labelled, skeleton=records.skeleton) for crop, joints, labelled in labels]
+        assert isinstance(model, PoseModel)
+        points, _ = predict(model, np.asarray(records.images), device=device)
+        own = skeleton_with(model.joints)
+        return [draw_skeleton(crop, joints, skeleton=own) for crop, joints in zip(crops, points, strict=True)]

@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-from halfmask.gradients.engine import ClippingEngine
-from halfmask.gradients.mechanism import Mechanism
 from halfmask.privacy.accounting import epsilon
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.certificate import Certificate
-from halfmask.privacy.sampling import PoissonSampler
 from halfmask.privacy.spends import Spend, common_unit, epsilon_in_turn, plans_of, total_epsilon
-from halfmask.training.setup import Setup, public_assumptions
-from halfmask.training.spending import planned_reads, publications_of
+from halfmask.training.assumptions import public_assumptions
+from halfmask.training.checkpoint import Standing
+from halfmask.training.private import PrivateHalf
+from halfmask.training.setup import Setup
+from halfmask.training.spending import open_reads, publications_of
 
-if TYPE_CHECKING:
-    from halfmask.training.loop import Trainer
 
-
-def certificate_of(trainer: Trainer, weights_sha256: str = "") -> Certificate:
+def certificate_of(setup: Setup, half: PrivateHalf, standing: Standing, run_name: str, weights_sha256: str = "") -> Certificate:
     """The statement about what this run has paid for so far, and about the weights with this digest."""
-    setup, config = trainer.setup, trainer.setup.config
+    config = setup.config
     account, adjacency = setup.account, Adjacency.parse(config.adjacency)
     lines = account.ledger.lines()
     spends = account.spends()
-    own = [spend for spend in account.ledger.spends() if spend.run == trainer.run]
-    behind = [spend for spend in spends if spend.run in setup.behind and spend.run != trainer.run]
+    own = [spend for spend in account.ledger.spends() if spend.run == standing.run]
+    behind = [spend for spend in spends if spend.run in setup.behind and spend.run != standing.run]
     said = own[-1] if own else None
     own_epsilon = {relation.value: _own(own, relation, setup) for relation in _relations(setup)}
     composed = own_epsilon
     if behind:
         together = [*behind, *own]
         composed = {one.value: epsilon_in_turn(together, config.unit, config.delta, one) for one in _relations(setup)}
-    reads = list(dict.fromkeys([*open_reads(trainer), *(spend.unprotected for spend in own if spend.unprotected)]))
+    reads = list(dict.fromkeys([*open_reads(setup, half), *(spend.unprotected for spend in own if spend.unprotected)]))
     return Certificate(
         method=setup.method.name,
         unit=config.unit,
@@ -46,15 +42,15 @@ def certificate_of(trainer: Trainer, weights_sha256: str = "") -> Certificate:
         accountant="rdp, over the runs whose weights this one goes on from" if behind else config.accountant,
         noise_multiplier=setup.noise_multiplier if said is None else said.noise_multiplier,
         sampling_rate=setup.sampling_rate if said is None else said.sampling_rate,
-        steps=sum(spend.steps for spend in own) if own else trainer.step,
+        steps=sum(spend.steps for spend in own) if own else standing.step,
         planned_steps=setup.steps,
-        clip_norm=trainer.mechanism.clip_norm if said is None else said.clip_norm,
-        expected_batch=trainer.poisson.expected_batch if said is None else said.expected_batch,
+        clip_norm=half.mechanism.clip_norm if said is None else said.clip_norm,
+        expected_batch=half.poisson.expected_batch if said is None else said.expected_batch,
         visible_batches=any(spend.visible_batches for spend in own),
         public_assumptions=public_assumptions(setup) + _moving_clip_norm(own, config.clip_norm),
         already_public=[words for words in account.publications() if not _said(words, setup)],
         cautions=_cautions(setup),
-        noise_source=trainer.mechanism.noise.source if setup.method.private == "noised" else "none",
+        noise_source=half.mechanism.noise.source if setup.method.private == "noised" else "none",
         ledger_total=total_epsilon(spends, config.delta, adjacency),
         ledger_unit=common_unit(spends) or config.unit,
         ledger_lines=len(lines),
@@ -64,8 +60,8 @@ def certificate_of(trainer: Trainer, weights_sha256: str = "") -> Certificate:
         related_datasets=account.related_names,
         public_record_hashes=[record for one in publications_of(setup) for record in one.records],
         unaccounted_reads=reads,
-        run=trainer.run,
-        run_name=trainer.folder.path.name,
+        run=standing.run,
+        run_name=run_name,
         weights_sha256=weights_sha256,
         statement="rehearsal" if config.rehearsal else "certificate",
     )
@@ -106,14 +102,3 @@ def _moving_clip_norm(own: list[Spend], begun_with: float) -> list[str]:
         return []
     span = f"from {min(norms):.4g} to {max(norms):.4g}"
     return [f"that the clip norm moved {span} with gradient norms of public people, and the noise, in proportion to it, with it"]
-
-
-def open_reads(trainer: Trainer) -> list[str]:
-    """Reads of private data that the mechanism does not cover: each of them voids the promise."""
-    reads = planned_reads(trainer.setup)
-    for part, expected in ((trainer.mechanism, Mechanism), (trainer.poisson, PoissonSampler), (trainer.engine, ClippingEngine)):
-        if type(part) is not expected:
-            reads.append(f"the steps were taken with {type(part).__name__} in place of {expected.__name__}, whose promise is not known")
-    if trainer.mechanism.expected_batch != trainer.poisson.expected_batch:
-        reads.append("the divisor of the private sum was not the expected batch size")
-    return reads

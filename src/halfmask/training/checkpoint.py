@@ -3,30 +3,58 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.fingerprints import keyed_hash
+from halfmask.privacy.sampling import PublicSampler
+from halfmask.training.optimise import Optimiser
+from halfmask.training.setup import Setup
 
-if TYPE_CHECKING:
-    from halfmask.training.loop import Trainer
-    from halfmask.training.setup import Setup
+_AT_ONCE = 1024
 
 
-def state_of(trainer: Trainer) -> dict[str, Any]:
+@dataclass
+class Standing:
+    """Where a run stands.
+
+    Attributes:
+        begun: whether the public steps that come first have been taken.
+        step: steps taken.
+        paid: steps paid for.
+    """
+
+    run: str = field(default_factory=lambda: secrets.token_hex(8))
+    begun: bool = False
+    step: int = 0
+    paid: int = 0
+
+
+def state_of(
+    standing: Standing,
+    setup: Setup,
+    optimiser: Optimiser,
+    public_batches: int,
+    clip_norms: Sequence[float],
+    samplers: Mapping[str, PublicSampler],
+) -> dict[str, Any]:
     """Weights, optimiser, public samplers and counters. Nothing here knows who was in a private batch."""
     return {
-        "run": trainer.run,
-        "plan": plan_facts(trainer.setup),
-        "begun": trainer.begun,
-        "step": trainer.step,
-        "model": trainer.setup.model.state_dict(),
-        "optimiser": trainer.optimiser.state(),
-        "public_batches": trainer.public_batches,
-        "clip_norms": trainer.clip_norms,
-        "samplers": {name: sampler.state() for name, sampler in trainer.samplers.items()},
+        "run": standing.run,
+        "plan": plan_facts(setup),
+        "begun": standing.begun,
+        "step": standing.step,
+        "model": setup.model.state_dict(),
+        "optimiser": optimiser.state(),
+        "public_batches": public_batches,
+        "clip_norms": list(clip_norms),
+        "samplers": {name: sampler.state() for name, sampler in samplers.items()},
     }
 
 
@@ -45,30 +73,38 @@ def plan_facts(setup: Setup) -> dict[str, float | str]:
 def _annotations(setup: Setup) -> str:
     """Names who is private, in which units, and how they are annotated: the same photographs may come with other joints or other ids."""
     private, digest = setup.private, hashlib.sha256()
-    for part in (private.ids, private.unit_ids(setup.config.unit), private.labelled, private.joints):
-        digest.update(np.ascontiguousarray(part).tobytes())
+    for ids in (private.ids, private.unit_ids(setup.config.unit)):
+        digest.update(np.ascontiguousarray(ids).tobytes())
+    for start in range(0, len(private), _AT_ONCE):
+        for rows in private.targets.rows(np.arange(start, min(start + _AT_ONCE, len(private)))).values():
+            digest.update(rows.tobytes())
     return keyed_hash(b"annotations" + digest.digest()).hex()
 
 
-def restore(trainer: Trainer, state: dict[str, Any]) -> None:
+def restore(
+    state: dict[str, Any],
+    path: Path,
+    standing: Standing,
+    setup: Setup,
+    optimiser: Optimiser,
+    samplers: Mapping[str, PublicSampler],
+) -> None:
     """Take a run up where a checkpoint left it; refuses to go on with other data, other noise, or a ledger that knows of less."""
-    setup = trainer.setup
     changed = sorted(name for name, value in plan_facts(setup).items() if state["plan"].get(name) != value)
     if changed:
         raise HalfmaskError(
-            f"{trainer.folder.path} was started with another {', '.join(changed)}: a run goes on with the data and the noise it began "
+            f"{path} was started with another {', '.join(changed)}: a run goes on with the data and the noise it began "
             "with. Put them (and $HALFMASK_HOME) back as they were, or start a new run"
         )
-    trainer.run, trainer.begun, trainer.step = state["run"], state["begun"], state["step"]
-    trainer.paid = sum(spend.steps for spend in trainer.account.ledger.spends() if spend.run == trainer.run)
-    if trainer.paid < trainer.step and setup.method.private != "unread" and not setup.config.rehearsal:
+    standing.run, standing.begun, standing.step = state["run"], state["begun"], state["step"]
+    standing.paid = sum(spend.steps for spend in setup.account.ledger.spends() if spend.run == standing.run)
+    if standing.paid < standing.step and setup.method.private != "unread" and not setup.config.rehearsal:
         raise HalfmaskError(
-            f"the run has taken {trainer.step} steps and the ledger here knows of {trainer.paid}: restore $HALFMASK_HOME as it was, or "
+            f"the run has taken {standing.step} steps and the ledger here knows of {standing.paid}: restore $HALFMASK_HOME as it was, or "
             "start anew"
         )
-    trainer.paid = max(trainer.paid, trainer.step)
+    standing.paid = max(standing.paid, standing.step)
     setup.model.load_state_dict(state["model"])
-    trainer.optimiser.restore(state["optimiser"])
-    trainer.public_batches, trainer.clip_norms = state["public_batches"], state["clip_norms"]
-    for name, sampler in trainer.samplers.items():
+    optimiser.restore(state["optimiser"])
+    for name, sampler in samplers.items():
         sampler.restore(state["samplers"][name])

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from halfmask.data.datasets import DataConfig
-from halfmask.data.records import UNITS
+from halfmask.data.pose_records import UNITS
 from halfmask.errors import HalfmaskError, unknown_name
 from halfmask.gradients.mechanism import method_named
 from halfmask.privacy.accounting import ACCOUNTANTS, check_budget

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
-
+from halfmask.gradients.engine import ClippingEngine
+from halfmask.training.influence import Influence
 from halfmask.training.optimise import Optimiser
+from halfmask.training.progress import Progress
+from halfmask.training.public import PublicHalf
+from halfmask.training.setup import Setup
 
-if TYPE_CHECKING:
-    from halfmask.training.loop import Trainer
 
-
-def take_public_steps_first(trainer: Trainer) -> None:
+def take_public_steps_first(
+    steps: int, setup: Setup, engine: ClippingEngine, public: PublicHalf, influence: Influence, progress: Progress
+) -> bool:
     """Public steps alone, with a schedule of their own; the steps of the run begin with a fresh optimiser.
 
     They read views and public people, toss no private coin, and cost nothing: an interrupted run takes them anew.
+
+    Returns:
+        Whether there were any.
     """
-    config, nobody = trainer.setup.config, np.zeros(0, np.int64)
-    steps = config.public.first if trainer.setup.method.view else 0
-    optimiser = Optimiser(config.optimiser, trainer.engine.parameters, steps)
+    optimiser = Optimiser(setup.config.optimiser, engine.parameters, steps)
     for step in range(steps):
-        public, _ = optimiser.apply(step, trainer.engine.unflatten(trainer.public_gradient(nobody)))
-        trainer.influence.halves(public, 0.0)
-        trainer.progress.stage("public steps", step + 1, steps)
+        moved, _ = optimiser.apply(step, engine.unflatten(public.gradient()))
+        influence.halves(moved, 0.0)
+        progress.stage("public steps", step + 1, steps)
     if steps:
         optimiser.release_average()
-        trainer.optimiser = Optimiser(config.optimiser, trainer.engine.parameters, trainer.setup.steps)
-    trainer.begun = True
+    return steps > 0

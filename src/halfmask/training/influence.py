@@ -36,7 +36,7 @@ class Influence:
         self.public += public
         self.private += private
 
-    def told(self) -> dict[str, float]:
+    def summary(self) -> dict[str, float]:
         """What there is to tell, and start anew.
 
         `private_share`: of the length of all updates, that of the noised half (its noise included). `private_signal`: the length of the

@@ -11,7 +11,6 @@ from torch import Tensor
 from halfmask.models.checkpoints import read_state
 from halfmask.privacy.account import Account
 from halfmask.privacy.fingerprints import key, keyed_hash
-from halfmask.training.config import RunConfig
 
 # Shorter tensors (a bias of zeros, a norm of ones) may be equal by chance.
 _FEWEST_NUMBERS = 64
@@ -24,11 +23,11 @@ def tensor_hashes(tensors: Iterable[Tensor]) -> list[str]:
     return [keyed_hash(b"tensor" + tensor.float().numpy().tobytes(), secret).hex() for tensor in long]
 
 
-def runs_behind(config: RunConfig, account: Account) -> list[str]:
+def runs_behind(weights: str | None, account: Account) -> list[str]:
     """Runs on these people that the initial weights come from, by what is in the file and by the folder it lies in."""
-    if config.strategy == "scratch" or config.model.weights in (None, "embedded"):
+    if weights in (None, "", "embedded"):
         return []
-    path = Path(str(config.model.weights)).expanduser()
+    path = Path(str(weights)).expanduser()
     state: Mapping[str, Tensor] = read_state(path)
     folders = [folder / "checkpoint" / "state.pt" for folder in (path.parent, path.parent.parent)]
     names = [_run_of_checkpoint(one) for one in (path, *folders)]

@@ -24,6 +24,7 @@ from torch import nn
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.certificate import Certificate
 from halfmask.privacy.home import private_folder
+from halfmask.tasks.base import Scores
 from halfmask.training.config import RunConfig
 from halfmask.writing import append_line, write_whole, writing
 
@@ -106,15 +107,9 @@ class RunFolder:
             with self._writing(name) as path:
                 path.unlink(missing_ok=True)
 
-    def save_metrics(self, task: str, dataset: str, split: str, metrics: dict[str, float], per_joint: dict[str, float]) -> None:
+    def save_metrics(self, task: str, dataset: str, split: str, scores: Scores) -> None:
         """`metrics.json`; the split must be a public one."""
-        body = {
-            "task": task,
-            "dataset": dataset,
-            "split": split,
-            "metrics": _rounded(metrics),
-            "per_joint": _rounded(per_joint),
-        }
+        body = {"task": task, "dataset": dataset, "split": split} | scores_body(scores)
         with self._writing("metrics.json") as path:
             write_whole(path, (json.dumps(body, indent=2) + "\n").encode())
 
@@ -182,6 +177,12 @@ def _no_nan(value: Any) -> Any:
     if isinstance(value, list):
         return [_no_nan(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def scores_body(scores: Scores) -> dict[str, Any]:
+    """Scores as a file holds them: the parts also under a task's own word for them."""
+    parts = _rounded(scores.parts)
+    return {"metrics": _rounded(scores.metrics), "parts": parts} | ({scores.table: parts} if scores.table else {})
 
 
 def _rounded(values: dict[str, float]) -> dict[str, float | None]:

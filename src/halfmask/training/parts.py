@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from halfmask.data.datasets import Datasets
+from halfmask.data.keyed import uniforms
 from halfmask.data.overlaps import check_overlaps, recurring
 from halfmask.data.prints import fingerprints_of
-from halfmask.data.records import PoseRecords
+from halfmask.data.records import Datasets, Records
 from halfmask.errors import HalfmaskError
-from halfmask.gradients.mechanism import method_named
+from halfmask.gradients.mechanism import Method, method_named
 from halfmask.privacy.account import protected_among
 from halfmask.training.config import RunConfig
 from halfmask.training.progress import Progress
@@ -41,9 +41,7 @@ def parted(config: RunConfig, data: Datasets, progress: Progress) -> Datasets:
     return data
 
 
-def divide_public(
-    config: RunConfig, data: Datasets, basis: PoseRecords | None
-) -> tuple[PoseRecords | None, PoseRecords | None, PoseRecords | None]:
+def divide_public(config: RunConfig, data: Datasets, basis: Records | None) -> tuple[Records | None, Records | None, Records | None]:
     """Public people are divided into S_pub, the watched, and the rest: a person trained on gives no honest gradient or loss."""
     method = method_named(config.method)
     public = data.public
@@ -78,7 +76,52 @@ def divide_public(
     )
 
 
-def _after(people: PoseRecords, start: int) -> PoseRecords | None:
+def _after(people: Records, start: int) -> Records | None:
     if not start:
         return people
     return people.take(np.arange(start, len(people))) if len(people) > start else None
+
+
+def set_basis_apart(
+    config: RunConfig, method: Method, data: Datasets, given_up: np.ndarray | None = None, of_public_people: np.ndarray | None = None
+) -> tuple[Records, Records | None]:
+    """With `subspace.source: private`, whole units leave the private set, become public, and span the subspace.
+
+    Whoever is on their photographs leaves with them. Units that left in an earlier run are public for good: they leave again, whatever the
+    method, and are the first to be used. The others are those for whose ids a public seed draws the smallest numbers: the choice looks at
+    nobody, and whoever stays has no part in it.
+
+    Args:
+        given_up: which private records are public already, one flag each.
+        of_public_people: which are of somebody who is, in this picture or in another.
+    """
+    private, wanted = data.private, config.subspace.samples
+    known = np.zeros(len(private), bool) if given_up is None else given_up
+    units, unit_of, sizes = np.unique(private.unit_ids(config.unit), return_inverse=True, return_counts=True)
+    leave = known if of_public_people is None else known | of_public_people
+    public = np.isin(np.arange(len(units)), unit_of[leave])
+    leaving = public.copy()
+    basis = np.flatnonzero(known)[:wanted]
+    if method.projected and config.subspace.source == "private":
+        names = np.full(len(units), np.iinfo(np.uint64).max, np.uint64)
+        np.minimum.at(names, unit_of, private.ids)
+        draws = uniforms(config.seed, "units of S_pub", 0, names)[:, 0]
+        order = np.array([unit for unit in np.argsort(draws, kind="stable") if not public[unit]], np.int64)
+        # A unit leaves whole, and as long as those before it are too few.
+        before = len(basis) + np.cumsum(sizes[order]) - sizes[order]
+        leaving[order[before < wanted]] = True
+        fresh = np.flatnonzero(leaving[unit_of] & ~public[unit_of])
+        basis = np.sort(np.concatenate([basis, fresh[: wanted - len(basis)]]))
+        # A photograph that is public shows whoever else is on it.
+        for kind in private.shown_together:
+            ids = private.unit_ids(kind)
+            leaving[unit_of[np.isin(ids, ids[basis])]] = True
+    gone = leaving[unit_of]
+    if gone.all():
+        raise HalfmaskError(
+            f"S_pub would take all {len(private)} private records, with those that earlier runs gave up: lower subspace.samples "
+            f"({wanted}) or "
+            "use public people"
+        )
+    stay = private.take(np.flatnonzero(~gone)) if gone.any() else private
+    return stay, private.take(basis) if method.projected and config.subspace.source == "private" else None

@@ -1,13 +1,14 @@
 """Non-private training on public people: where the initial weights come from.
 
-Nobody private is read here, so batch normalisation may learn its statistics and nothing is clipped or noised.
+Nobody private is read here, so batch normalisation may learn its statistics and nothing is clipped or noised. The steps are those of the
+one loop, with an exact half of another make and nothing to pay.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -15,24 +16,35 @@ import torch
 from torch import Tensor
 
 from halfmask.data.augment import augment
-from halfmask.data.datasets import load_public, with_view
+from halfmask.data.datasets import load_public
 from halfmask.data.figures_records import figures_records
+from halfmask.data.pose_records import PoseRecords
 from halfmask.data.prints import fingerprints_of
-from halfmask.data.records import PoseRecords
+from halfmask.data.records import PRIVATE, VIEW, Datasets, Records, Units
+from halfmask.data.viewing import with_view
 from halfmask.errors import HalfmaskError
-from halfmask.models.simcc import PoseModel
+from halfmask.gradients.engine import Batch, ClippingEngine
+from halfmask.gradients.mechanism import method_named
+from halfmask.models.pose import build_model
 from halfmask.models.tinyvit import learning_statistics
 from halfmask.privacy.account import RAW, Account, Publication, protected_among
 from halfmask.privacy.fingerprints import Fingerprints
 from halfmask.privacy.sampling import PublicSampler
-from halfmask.tasks.pose import evaluate, pose_loss
+from halfmask.tasks.pose import PoseTask
 from halfmask.training.config import RunConfig
+from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
+from halfmask.training.private import PrivateHalf
 from halfmask.training.progress import Progress
-from halfmask.training.setup import build_model, pick_device
+from halfmask.training.public import PublicHalf
+from halfmask.training.setup import Setup, pick_device
 from halfmask.training.showing import Showing
-from halfmask.training.strategy import choose_parameters, with_lower_features
-from halfmask.views import View, make_view
+from halfmask.training.spending import Payments
+from halfmask.training.strategy import with_lower_features
+from halfmask.views import make_view
+
+# A gradient longer than this is shortened to it: the first ones, of an untrained network, can be.
+_LONGEST = 50.0
 
 
 def pretrain(config: RunConfig, out: Path, progress: Progress | None = None) -> Path:
@@ -43,87 +55,131 @@ def pretrain(config: RunConfig, out: Path, progress: Progress | None = None) -> 
     """
     progress = progress or Progress()
     folder = RunFolder.create(out, config)
-    torch.manual_seed(config.seed)
-    device = pick_device(config.device)
-    public, watched, dataset = _public_people(config, progress)
-    model = build_model(config.model, public.joints.shape[1]).to(device)
-    steps = math.ceil(config.epochs * len(public) / config.batch)
-    if config.pretrain.top:
-        draw = _from_features(config, public, model, progress)
-        model.eval()
-    else:
-        draw = _from_images(config, public, steps)
-    weights = [p for p in model.parameters() if p.requires_grad]
-    optimiser = torch.optim.AdamW(weights, lr=config.optimiser.learning_rate, weight_decay=config.optimiser.weight_decay)
-    warm_up = max(1, steps // 20)
-    folder.log("start", steps=steps, trainable_parameters=sum(p.numel() for p in weights))
-    for step in range(steps):
-        share = min(1.0, (step + 1) / warm_up) * 0.5 * (1 + math.cos(math.pi * step / steps))
-        for group in optimiser.param_groups:
-            group["lr"] = config.optimiser.learning_rate * share
-        batch = {name: tensor.to(device) for name, tensor in draw(step).items()}
-        with nullcontext() if config.pretrain.top else learning_statistics(model, momentum=0.05):
-            loss = pose_loss(model, batch).mean()
-        optimiser.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(weights, 50.0)
-        optimiser.step()
-        progress.step(step + 1, steps, float(loss.detach()), None)
-        if (step + 1) % max(1, steps // 20) == 0:
-            folder.log("epoch", step=step + 1, public_loss=float(loss.detach()))
-    folder.save_model(model)
-    metrics, per_joint = evaluate(model, watched, device=device)
-    folder.save_metrics(config.task, dataset, "public", metrics, per_joint)
+    setup = _prepare(config, progress)
+    trainer = Trainer(setup, folder, progress)
+    kind = FromFeatures if config.pretrain.top else FromImages
+    trainer.exact, trainer.payments = kind(setup, trainer.engine), Unpaid(setup, trainer.standing, progress)
+    folder.log("start", steps=setup.steps, trainable_parameters=trainer.engine.size)
+    trainer.train()
+    trainer.optimiser.release_average()
+    folder.save_model(setup.model)
+    assert setup.data.test is not None
+    folder.save_metrics(config.task, setup.data.name, "public", setup.task.score(setup.model, setup.data.test, device=setup.device))
     return out
 
 
-def _from_images(config: RunConfig, public: PoseRecords, steps: int) -> Callable[[int], dict[str, Tensor]]:
-    """Batches for training the whole network: crops changed anew each time, the first of them at half size."""
-    sampler = PublicSampler(len(public), config.batch, config.seed + 1)
-    generator = torch.Generator().manual_seed(config.seed + 2)
+def _prepare(config: RunConfig, progress: Progress) -> Setup:
+    torch.manual_seed(config.seed)
+    device, task = pick_device(config.device), PoseTask(config)
+    public, judged, dataset = _public_people(config, progress)
+    model = build_model(config.model, public.joints.shape[1]).to(device).eval()
     view = make_view(config.view.name, config.view.options)
-    change = lambda batch: augment(batch, generator, config.augment.change, public.skeleton)  # noqa: E731
+    shown: Records = public
+    if config.pretrain.top:
+        task.trainable(model, "top")
+        if config.pretrain.view_share:
+            shown = with_view(public, view)
+        telling = lambda done, total: progress.stage("features of public people", done, total)  # noqa: E731
+        shown = with_lower_features(shown, task, task.lower(model), device, telling, config.augment.copies)
+    prints = fingerprints_of(public)
+    return Setup(
+        config,
+        task,
+        method_named("public-only"),
+        model,
+        device,
+        view,
+        Datasets(shown, None, judged, dataset, prints),
+        shown,
+        Units(np.arange(len(shown)), 1),
+        basis=None,
+        raw_public=None,
+        watched=None,
+        steps=math.ceil(config.epochs * len(shown) / config.batch),
+        sampling_rate=min(1.0, config.batch / len(shown)),
+        noise_multiplier=0.0,
+        account=Account(prints),
+    )
 
-    def draw(step: int) -> dict[str, Tensor]:
-        batch = _show_views(public.batch(sampler.draw()), view, config.pretrain.view_share, generator)
-        if step >= config.pretrain.small_share * steps:
-            return change(batch)
+
+class Unpaid(Payments):
+    """Public people cost nothing; who they are was written down before."""
+
+    def begin(self, half: PrivateHalf) -> None:  # noqa: D102
+        pass
+
+    def ahead(self, steps: int, half: PrivateHalf) -> None:  # noqa: D102
+        pass
+
+
+class _PublicPeople(PublicHalf):
+    """Public people, shown for what they are. What no gradient may be longer than, it is not."""
+
+    def __init__(self, setup: Setup, engine: ClippingEngine):
+        super().__init__(setup, engine, Showing(setup.config.augment, setup.task, setup.config.seed + 2, setup.device))
+        self.generator = torch.Generator().manual_seed(setup.config.seed + 2)
+
+    def gradient(self) -> Tensor:
+        """The mean gradient of the next batch."""
+        with self.learning():
+            gradient = super().gradient()
+        return gradient * min(1.0, _LONGEST / (float(gradient.norm()) + 1e-6))
+
+    def learning(self) -> AbstractContextManager[None]:
+        """What the network may learn of a batch besides."""
+        return nullcontext()
+
+
+class FromImages(_PublicPeople):
+    """For training the whole network: crops changed anew each time, the first of them at half size, some of them as their views."""
+
+    def learning(self) -> AbstractContextManager[None]:
+        """Normalisation statistics: the people are public."""
+        return learning_statistics(self.setup.model, momentum=0.05)
+
+    def batch(self) -> Batch:  # noqa: D102
+        config, people = self.setup.config, self.setup.private
+        number, self.batches = self.batches, self.batches + 1
+        batch = self._some_as_views(people.batch(self.samplers["view"].draw()))
+        if number >= config.pretrain.small_share * self.setup.steps:
+            return self._changed(batch)
         # Half-size pixel i covers pixels 2i and 2i + 1, so its centre is 2i + ½. The targets stay those of the whole size.
         batch |= {"image": torch.nn.functional.avg_pool2d(batch["image"].float(), 2), "joints": (batch["joints"] - 0.5) / 2}
-        batch = change(batch)
-        batch["joints"] = batch["joints"] * 2 + 0.5
-        return batch
+        batch = self._changed(batch)
+        return batch | {"joints": batch["joints"] * 2 + 0.5}
 
-    return draw
+    def _changed(self, batch: Batch) -> Batch:
+        people = self.setup.private
+        assert isinstance(people, PoseRecords)
+        changed = augment(batch, self.generator, self.setup.config.augment.change, people.skeleton)
+        return {name: tensor.to(self.setup.device) for name, tensor in changed.items()}
+
+    def _some_as_views(self, batch: Batch) -> Batch:
+        """About `view_share` of the images replaced by their views, before any augmentation, as private views will be."""
+        images = batch["image"].numpy().copy()
+        chosen = torch.rand(len(images), generator=self.generator) < self.setup.config.pretrain.view_share
+        for i in torch.nonzero(chosen).flatten().tolist():
+            images[i] = self.setup.view.of({"image": images[i]}).public["image"]
+        return batch | {"image": torch.from_numpy(images)}
 
 
-def _from_features(config: RunConfig, public: PoseRecords, model: PoseModel, progress: Progress) -> Callable[[int], dict[str, Tensor]]:
-    """Batches for training stage 4 and the head: below them everything, of fixed copies of each record, is computed once."""
-    choose_parameters(model, "top")
-    views = round(config.pretrain.view_share * config.batch)
-    if views:
-        public = with_view(public, make_view(config.view.name, config.view.options))
-    telling = lambda done, total: progress.stage("features of public people", done, total)  # noqa: E731
-    device = next(model.parameters()).device
-    public = with_lower_features(public, model.eval(), device, telling, config.augment.copies, config.augment.change)
-    samplers = [PublicSampler(len(public), max(1, size), config.seed + 1) for size in (config.batch - views, views)]
-    showing = Showing(config.augment, config.seed + 2)
+class FromFeatures(_PublicPeople):
+    """For training stage 4 and the head: below them everything, of fixed copies of each record, is computed once."""
 
-    def draw(step: int) -> dict[str, Tensor]:
-        parts = showing.show(public, samplers[0].draw().numpy(), "image", use="public", step=step, times=1)
-        if views:
-            parts += showing.show(public, samplers[1].draw().numpy(), "view", use="public", step=step, times=1)
+    def __init__(self, setup: Setup, engine: ClippingEngine):
+        super().__init__(setup, engine)
+        config = setup.config
+        self.views = round(config.pretrain.view_share * config.batch)
+        sizes = {PRIVATE: config.batch - self.views, VIEW: self.views}
+        self.samplers = {source: PublicSampler(len(setup.private), max(1, size), config.seed + 1) for source, size in sizes.items()}
+
+    def batch(self) -> Batch:  # noqa: D102
+        number, self.batches = self.batches, self.batches + 1
+        sources = (PRIVATE, VIEW) if self.views else (PRIVATE,)
+        parts: list[Batch] = []
+        for source in sources:
+            parts += self.showing.show(self.setup.private, self.samplers[source].draw().numpy(), source, use="public", step=number, times=1)
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-
-    return draw
-
-
-def _show_views(batch: dict[str, Tensor], view: View, share: float, generator: torch.Generator) -> dict[str, Tensor]:
-    """The batch with about `share` of its images replaced by their views, before any augmentation, as private views will be."""
-    images = batch["image"].numpy().copy()
-    for i in torch.nonzero(torch.rand(len(images), generator=generator) < share).flatten().tolist():
-        images[i] = view(np.ascontiguousarray(images[i].transpose(1, 2, 0))).transpose(2, 0, 1)
-    return batch | {"image": torch.from_numpy(images)}
 
 
 def _public_people(config: RunConfig, progress: Progress) -> tuple[PoseRecords, PoseRecords, str]:

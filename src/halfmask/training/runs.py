@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from halfmask.data.skeleton import MPII
 from halfmask.errors import HalfmaskError
-from halfmask.models.checkpoints import read_state
-from halfmask.models.simcc import PoseModel
+from halfmask.tasks.base import Task, task_named
 from halfmask.training.config import RunConfig, build_config, load_recipe
-from halfmask.training.setup import build_model, pick_device
+from halfmask.training.setup import pick_device
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,8 @@ class TrainedRun:
 
     folder: Path
     config: RunConfig
-    model: PoseModel
+    task: Task
+    model: nn.Module
     device: torch.device
 
 
@@ -40,16 +40,9 @@ def open_run(folder: Path, device: str | None = None) -> TrainedRun:
             raise HalfmaskError(f"{folder} has no {name}: expected the folder of a run that 'halfmask train' wrote to its end")
     config = build_config(load_recipe(str(folder / "config.yaml")), {})
     where = pick_device(device or config.device)
+    task = task_named(config.task)(config)
     # The weights the run began with may be gone; those it ended with are in the folder.
-    settings = replace(config.model, weights=str(folder / "model.safetensors"))
-    model = build_model(settings, joints=_joints_of(folder / "model.safetensors"))
-    return TrainedRun(folder, config, model.to(where).eval(), where)
-
-
-def _joints_of(path: Path) -> int:
-    """How many joints a model places: one map of its head for each. Another kind of file is refused where its weights are read."""
-    weight = read_state(path).get("head.conv.weight")
-    return len(MPII) if weight is None else len(weight)
+    return TrainedRun(folder, config, task, task.open(folder / "model.safetensors").to(where).eval(), where)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from importlib import resources
-from pathlib import Path
 
-import numpy as np
 import torch
+from torch import nn
 
-from halfmask.data.datasets import Datasets, load_datasets, with_view
-from halfmask.data.keyed import uniforms
 from halfmask.data.prints import fingerprints_of
-from halfmask.data.records import PoseRecords, Units
+from halfmask.data.records import PRIVATE, Datasets, Records, Units
 from halfmask.data.rehearsal import rehearsal_of
+from halfmask.data.viewing import with_view
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import Method, check_private_ready, method_named
-from halfmask.models.checkpoints import load_into, read_state
-from halfmask.models.simcc import PoseModel
 from halfmask.privacy.account import Account
 from halfmask.privacy.accounting import SampledGaussian, calibrate
 from halfmask.privacy.adjacency import Adjacency
-from halfmask.training.config import ModelConfig, RunConfig
+from halfmask.tasks.base import Task, task_named
+from halfmask.training.config import RunConfig
 from halfmask.training.lineage import runs_behind
-from halfmask.training.parts import divide_public, parted
+from halfmask.training.parts import divide_public, parted, set_basis_apart
 from halfmask.training.progress import Progress
 from halfmask.training.prospects import Prospect, check_prospect
-from halfmask.training.strategy import choose_parameters, learn_public_statistics, with_lower_features
+from halfmask.training.strategy import with_lower_features
 from halfmask.views import View, make_view
 
 
@@ -46,16 +42,17 @@ class Setup:
     """
 
     config: RunConfig
+    task: Task
     method: Method
-    model: PoseModel
+    model: nn.Module
     device: torch.device
     view: View
     data: Datasets
-    private: PoseRecords
+    private: Records
     units: Units
-    basis: PoseRecords | None
-    raw_public: PoseRecords | None
-    watched: PoseRecords | None
+    basis: Records | None
+    raw_public: Records | None
+    watched: Records | None
     steps: int
     sampling_rate: float
     noise_multiplier: float
@@ -88,19 +85,25 @@ class Setup:
 
 
 def prepare(
-    config: RunConfig, progress: Progress, data: Datasets | None = None, model: PoseModel | None = None, planning: bool = False
+    config: RunConfig,
+    progress: Progress,
+    data: Datasets | None = None,
+    model: nn.Module | None = None,
+    planning: bool = False,
+    task: Task | None = None,
 ) -> Setup:
     """Load and check everything; nothing private is spent here.
 
     Args:
-        data, model: instead of those the config names; how an audit sends its own people and network down the same road.
+        data, model, task: instead of those the config names; how an audit, or a model of the user's own, takes the same road.
         planning: only find out what a run would mean: no view and no feature is computed.
     """
     method = method_named(config.method)
     device = pick_device(config.device)
     torch.manual_seed(config.seed)
-    data = data or load_datasets(config.data, config.model.input_size, progress.stage)
-    view = make_view(config.view.name, config.view.options)
+    task = task or task_named(config.task)(config)
+    data = data or task.load(progress.stage)
+    view = task.view() or make_view(config.view.name, config.view.options)
     data = parted(config, data, progress)
     account = Account(data.fingerprints, config.unit)
     if config.rehearsal:
@@ -110,13 +113,14 @@ def prepare(
         )
     for line in data.remarks():
         progress.message(line)
-    if model is None and config.model.weights is None and config.strategy in ("top", "finetune"):
+    weights = getattr(config.model, "weights", "")
+    if model is None and weights is None and config.strategy in ("top", "finetune"):
         progress.warn(
             f"strategy {config.strategy} keeps most of the network as it is, and model.weights names none: the frozen part is random. Set "
             "model.weights to a checkpoint"
         )
-    model = model or build_model(config.model, joints=data.private.joints.shape[1], untrained=config.strategy == "scratch")
-    behind = tuple(runs_behind(config, account))
+    model = model or task.build(data)
+    behind = tuple(runs_behind(weights if config.strategy != "scratch" else None, account))
     if behind:
         progress.warn(
             f"the initial weights come from {len(behind)} earlier run(s) on these people: the certificate will state the ε of all "
@@ -130,7 +134,7 @@ def prepare(
             f"{(given_up | known).sum():,} private records are public for good, because an earlier run gave them up or was pre-trained on "
             f"them: they and all of their units are left out"
         )
-    private, basis = _set_basis_apart(config, method, data, given_up, known)
+    private, basis = set_basis_apart(config, method, data, given_up, known)
     basis, raw_public, watched = divide_public(config, data, basis)
     if method.projected and not config.subspace.dim and watched is None:
         raise HalfmaskError(
@@ -148,15 +152,9 @@ def prepare(
         )
     units = Units(private.unit_ids(config.unit), config.records_per_unit, config.seed, config.unit_gradient, private.ids)
     check_private_ready(method, len(units), config.batch)
-    if config.strategy == "scratch" and config.model.norm == "batch":
-        if data.public is None:
-            raise HalfmaskError(
-                "training from scratch needs public people for its normalisation statistics: add records with split 'public', or use "
-                "model.norm=group"
-            )
-        learn_public_statistics(model, data.public)
+    task.prepare(model, data.public)
     model.to(device).eval()
-    choose_parameters(model, config.strategy)
+    task.trainable(model, config.strategy)
     steps = math.ceil(config.epochs * len(units) / config.batch)
     rate = min(1.0, config.batch / len(units))
     sigma = 0.0
@@ -171,14 +169,15 @@ def prepare(
         private = with_view(private, view)
         # The subspace of residuals comes from residuals of public people.
         basis, watched = (with_view(part, view) if part is not None and config.private.residual else part for part in (basis, watched))
-    if config.strategy == "top" and not planning:
+    lower = task.lower(model) if config.strategy == "top" and not planning else None
+    if lower is not None:
         copies = config.augment.copies if config.augment.times else 0
 
-        def cache(records: PoseRecords | None, whose: str, copies: int = copies, mirrored: bool = False) -> PoseRecords | None:
+        def cache(records: Records | None, whose: str, copies: int = copies, mirrored: bool = False) -> Records | None:
             if records is None or not len(records):
                 return records
             telling = lambda done, total: progress.stage(f"features of {whose}", done, total)  # noqa: E731
-            return with_lower_features(records, model, device, telling, copies, config.augment.change, mirrored, config.augment.views)
+            return with_lower_features(records, task, lower, device, telling, copies, mirrored, config.augment.views)
 
         # A method that never shows a private image needs no copies of any; those of views go with them.
         shown = copies if method.private != "unread" or config.augment.views else 0
@@ -188,6 +187,7 @@ def prepare(
         data = replace(data, test=cache(data.test, "test people", copies=0, mirrored=True))
     return Setup(
         config,
+        task,
         method,
         model,
         device,
@@ -216,7 +216,7 @@ def _noise(config: RunConfig, method: Method, units: int, rate: float, steps: in
     return calibrate(config.epsilon, config.delta, rate, steps, Adjacency.parse(config.adjacency), config.accountant, visible)
 
 
-def _prospect(config: RunConfig, method: Method, model: PoseModel, units: int, rate: float, steps: int, sigma: float) -> Prospect:
+def _prospect(config: RunConfig, method: Method, model: nn.Module, units: int, rate: float, steps: int, sigma: float) -> Prospect:
     trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     coordinates = min(trained, config.subspace.dim or config.subspace.most) if method.projected else trained
     return Prospect(units, config.unit, units * rate, steps, sigma, coordinates)
@@ -226,12 +226,8 @@ def public_sample(setup: Setup) -> dict[str, torch.Tensor]:
     """Four records to try a loss on: public people, or noise where a run has none."""
     records = setup.basis or setup.raw_public or setup.watched
     if records is not None and len(records) >= 2:
-        return records.batch(torch.arange(min(4, len(records))), "image", setup.device)
-    generator = torch.Generator().manual_seed(setup.config.seed)
-    pixels = torch.randint(0, 256, (4, 3, *setup.model.input_size), generator=generator, dtype=torch.uint8)
-    joints = torch.rand(4, setup.model.joints, 2, generator=generator) * min(setup.model.input_size)
-    batch = {"image": pixels, "joints": joints, "labelled": torch.ones(4, setup.model.joints, dtype=torch.bool)}
-    return {name: tensor.to(setup.device) for name, tensor in batch.items()}
+        return records.batch(torch.arange(min(4, len(records))), PRIVATE, setup.device)
+    return {name: tensor.to(setup.device) for name, tensor in setup.task.sample(setup.model, setup.private).items()}
 
 
 def pick_device(name: str) -> torch.device:
@@ -242,104 +238,3 @@ def pick_device(name: str) -> torch.device:
         return torch.empty(0, device=name).device
     except Exception:  # torch raises a different kind for each way a device can be absent
         raise HalfmaskError(f"device '{name}' cannot be used here: choose auto, cpu, or a GPU this machine has") from None
-
-
-def build_model(config: ModelConfig, joints: int = 16, untrained: bool = False) -> PoseModel:
-    """The network with its public weights: embedded, of a whole pose model, or of a backbone alone."""
-    model = PoseModel(config.size, joints, config.input_size, config.stage4_stride, config.norm, config.bins_per_pixel)
-    if untrained or config.weights is None:
-        return model
-    if config.weights == "embedded":
-        path = Path(str(resources.files("halfmask").joinpath(f"weights/pose_{config.size}.safetensors")))
-        if not path.is_file():
-            raise HalfmaskError(f"no embedded weights for model size '{config.size}': set model.weights to a file, or use size 'nano'")
-    else:
-        path = Path(config.weights).expanduser()
-    state = read_state(path)
-    if any(name.startswith("head.conv") for name in state):
-        load_into(model, state, str(path))
-    else:
-        model.backbone.load_weights(path)
-    return model
-
-
-def _set_basis_apart(
-    config: RunConfig, method: Method, data: Datasets, given_up: np.ndarray | None = None, of_public_people: np.ndarray | None = None
-) -> tuple[PoseRecords, PoseRecords | None]:
-    """With `subspace.source: private`, whole units leave the private set, become public, and span the subspace.
-
-    Whoever is on their photographs leaves with them. Units that left in an earlier run are public for good: they leave again, whatever the
-    method, and are the first to be used. The others are those for whose ids a public seed draws the smallest numbers: the choice looks at
-    nobody, and whoever stays has no part in it.
-
-    Args:
-        given_up: which private records are public already, one flag each.
-        of_public_people: which are of somebody who is, in this picture or in another.
-    """
-    private, wanted = data.private, config.subspace.samples
-    known = np.zeros(len(private), bool) if given_up is None else given_up
-    units, unit_of, sizes = np.unique(private.unit_ids(config.unit), return_inverse=True, return_counts=True)
-    leave = known if of_public_people is None else known | of_public_people
-    public = np.isin(np.arange(len(units)), unit_of[leave])
-    leaving = public.copy()
-    basis = np.flatnonzero(known)[:wanted]
-    if method.projected and config.subspace.source == "private":
-        names = np.full(len(units), np.iinfo(np.uint64).max, np.uint64)
-        np.minimum.at(names, unit_of, private.ids)
-        draws = uniforms(config.seed, "units of S_pub", 0, names)[:, 0]
-        order = np.array([unit for unit in np.argsort(draws, kind="stable") if not public[unit]], np.int64)
-        # A unit leaves whole, and as long as those before it are too few.
-        before = len(basis) + np.cumsum(sizes[order]) - sizes[order]
-        leaving[order[before < wanted]] = True
-        fresh = np.flatnonzero(leaving[unit_of] & ~public[unit_of])
-        basis = np.sort(np.concatenate([basis, fresh[: wanted - len(basis)]]))
-        # A photograph that is public shows whoever else is on it.
-        leaving[unit_of[np.isin(private.image_ids, private.image_ids[basis])]] = True
-    gone = leaving[unit_of]
-    if gone.all():
-        raise HalfmaskError(
-            f"S_pub would take all {len(private)} private records, with those that earlier runs gave up: lower subspace.samples "
-            f"({wanted}) or "
-            "use public people"
-        )
-    stay = private.take(np.flatnonzero(~gone)) if gone.any() else private
-    return stay, private.take(basis) if method.projected and config.subspace.source == "private" else None
-
-
-def public_assumptions(setup: Setup) -> list[str]:
-    """What the certificate says is assumed public."""
-    config = setup.config
-    lines = [
-        f"the number of private units ({len(setup.units):,}), the sampling rate and every hyper-parameter",
-        "the initial weights and the data they were pre-trained on"
-        + (f" (model weights: {config.model.weights})" if config.model.weights and config.strategy != "scratch" else ""),
-    ]
-    if config.rehearsal:
-        lines.insert(
-            0,
-            "this was a **rehearsal**: the views of private people, which are public, took the place of their images, and one in nine "
-            "of them was the test set. No private image was read; nothing here speaks of a model that was trained on images",
-        )
-    if setup.method.view:
-        lines += [
-            f"ψ of every private record: {setup.view.describe()}",
-            "the labels of every private record: keypoints, visibility and crop box (they are **not** protected by this method)",
-        ]
-    if setup.method.projected and setup.basis is not None:
-        source = "taken out of the private set and not protected" if config.subspace.source == "private" else "public people"
-        lines.append(f"S_pub: {len(setup.basis)} records with their labels, {source}")
-    chosen_on_watched = (setup.method.projected and not config.subspace.dim) or config.private.follow > 0 or config.private.calibrate
-    if setup.watched is not None and setup.method.private == "noised" and chosen_on_watched:
-        lines.append(f"{len(setup.watched)} public people on whom settings were chosen along the way")
-    if setup.method.view and setup.raw_public is not None and config.public.raw_share > 0:
-        lines.append(f"{len(setup.raw_public)} raw images of public people with their labels")
-    if setup.data.recurring:
-        lines.append(
-            f"{setup.data.recurring} private records whose photograph or subject another part has too: they were left out, and are not "
-            "protected"
-        )
-    if config.unit == "subject" and config.data.strangers:
-        parts = " and ".join(f"'{part}'" for part in config.data.strangers)
-        lines.append(f"that nobody in {parts} is a protected subject: declared by the data holder, and not checked, for want of ids")
-    lines.append("the test set on which the metrics were measured")
-    return lines

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfmask.data.augment import NUMBERS, AugmentConfig, draw
+from halfmask.data.augment import AugmentConfig
 from halfmask.data.keyed import uniforms
-from halfmask.data.records import PoseRecords
+from halfmask.data.records import VIEW, Records
 from halfmask.errors import HalfmaskError
+from halfmask.tasks.base import Task
 
 Batch = dict[str, Tensor]
 
@@ -55,11 +56,11 @@ class ShowingConfig:
 class Showing:
     """Turns records into batches. It has no state: the same question has the same answer."""
 
-    def __init__(self, config: ShowingConfig, seed: int, device: torch.device | str = "cpu"):
-        self.config, self.seed, self.device = config, seed, device
+    def __init__(self, config: ShowingConfig, task: Task, seed: int, device: torch.device | str = "cpu"):
+        self.config, self.task, self.seed, self.device = config, task, seed, device
 
-    def show(self, people: PoseRecords, records: np.ndarray, *sources: str, use: str, step: int, times: int | None = None) -> list[Batch]:
-        """Batches of the records, one for each source (`image`, `view`), changed alike in all of them.
+    def show(self, people: Records, records: np.ndarray, *sources: str, use: str, step: int, times: int | None = None) -> list[Batch]:
+        """Batches of the records, one for each source (`private`, `view`), changed alike in all of them.
 
         Args:
             use: `private` for the noised half, `public` for the exact one: neither's changes say anything of the other's.
@@ -67,7 +68,7 @@ class Showing:
             times: how often each record appears, one showing next to the other; by default as the config says.
         """
         if times is None:
-            times = 0 if sources == ("view",) and not self.config.views else min(1, self.config.times)
+            times = 0 if sources == (VIEW,) and not self.config.views else min(1, self.config.times)
         if times == 0:
             return [people.batch(records, source, self.device) for source in sources]
         if people.features:
@@ -75,12 +76,11 @@ class Showing:
         if not len(records):
             return [people.batch(records, source, self.device) for source in sources]
         repeated, showing = np.repeat(records, times), np.tile(np.arange(times), len(records))
-        batches = [people.batch(repeated, source) for source in sources]
-        numbers = uniforms(self.seed, f"{use} changes", step, people.ids[repeated], showing, NUMBERS)
-        drawn = draw(batches[0], torch.from_numpy(numbers), self.config.change, people.skeleton)
-        return [{name: tensor.to(self.device) for name, tensor in drawn.apply(batch).items()} for batch in batches]
+        numbers = torch.from_numpy(uniforms(self.seed, f"{use} changes", step, people.ids[repeated], showing, self.task.numbers))
+        batches = (self.task.change(people, people.batch(repeated, source), numbers) for source in sources)
+        return [{name: tensor.to(self.device) for name, tensor in batch.items()} for batch in batches]
 
-    def _cached(self, people: PoseRecords, records: np.ndarray, sources: tuple[str, ...], use: str, step: int, times: int) -> list[Batch]:
+    def _cached(self, people: Records, records: np.ndarray, sources: tuple[str, ...], use: str, step: int, times: int) -> list[Batch]:
         """The record as it is and its copies: some of them, drawn without repetition."""
         kinds = (people, *people.copies)
         if len(kinds) < times:

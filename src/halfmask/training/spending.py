@@ -7,9 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from halfmask.data.prints import fingerprints_of
-from halfmask.data.records import UNITS, PoseRecords
+from halfmask.data.records import Records
+from halfmask.gradients.engine import ClippingEngine
+from halfmask.gradients.mechanism import Mechanism
 from halfmask.privacy.account import RAW, VIEWS, Admission, Publication
+from halfmask.privacy.sampling import PoissonSampler
 from halfmask.privacy.spends import Spend
+from halfmask.training.checkpoint import Standing
+from halfmask.training.private import PrivateHalf
 from halfmask.training.progress import Progress
 from halfmask.training.setup import Setup
 
@@ -53,6 +58,51 @@ def planned_reads(setup: Setup) -> list[str]:
     return reads
 
 
+def open_reads(setup: Setup, half: PrivateHalf) -> list[str]:
+    """Reads of private data that the mechanism does not cover: each of them voids the promise."""
+    reads = planned_reads(setup)
+    for part, expected in ((half.mechanism, Mechanism), (half.poisson, PoissonSampler), (half.engine, ClippingEngine)):
+        if type(part) is not expected:
+            reads.append(f"the steps were taken with {type(part).__name__} in place of {expected.__name__}, whose promise is not known")
+    if half.mechanism.expected_batch != half.poisson.expected_batch:
+        reads.append("the divisor of the private sum was not the expected batch size")
+    return reads
+
+
+class Payments:
+    """What a run pays, ahead of what it takes."""
+
+    def __init__(self, setup: Setup, standing: Standing, progress: Progress):
+        self.setup, self.standing, self.progress = setup, standing, progress
+
+    @property
+    def _reads_private(self) -> bool:
+        return self.setup.method.private != "unread"
+
+    def begin(self, half: PrivateHalf) -> None:
+        """Have the whole plan admitted before the first step, not refused when the budget runs out in the middle."""
+        setup, run = self.setup, self.standing.run
+        if self.standing.paid and setup.account.ledger.reserved(run) >= setup.steps:
+            return
+        pays = self._reads_private and not setup.config.rehearsal
+        begin_run(setup, self._spend(0, setup.steps, half) if pays else None, self.progress)
+        declared = "; ".join(setup.config.declared_reads)
+        if declared and not pays:
+            # No step of such a run carries them into the ledger.
+            setup.account.record_read(f"{run} (declared)", declared)
+
+    def ahead(self, steps: int, half: PrivateHalf) -> None:
+        """Write the cost of the next steps down before the first of them draws a batch."""
+        if self._reads_private:
+            if not self.setup.config.rehearsal:
+                self.setup.account.pay(self._spend(self.standing.paid, steps, half))
+            self.standing.paid += steps
+
+    def _spend(self, first: int, steps: int, half: PrivateHalf) -> Spend:
+        setup, mechanism = self.setup, half.mechanism
+        return spend_of(setup, self.standing.run, first, steps, mechanism.clip_norm, mechanism.noise.source, open_reads(setup, half))
+
+
 def check_admission(setup: Setup) -> Admission | None:
     """Refuse a run that no budget admits before its folder is made; `begin_run` asks again, under the lock.
 
@@ -89,7 +139,7 @@ def publications_of(setup: Setup) -> list[Publication]:
     """What a run takes to be public of its people: it is written down before it is used."""
     config, found = setup.config, []
     if setup.method.view:
-        found.append(Publication(VIEWS, f"ψ of every record: {setup.view.describe()}; and the labels: keypoints, visibility and crop box"))
+        found.append(Publication(VIEWS, f"ψ of every record: {setup.view.describe()}; and the labels: {setup.task.labels}"))
     # In a rehearsal it is views that span the subspace: nobody's image becomes public by it.
     if setup.method.projected and config.subspace.source == "private" and setup.basis is not None and not config.rehearsal:
         hashes = tuple(sorted({row.tobytes().hex() for row in fingerprints_of(setup.basis).exact}))
@@ -97,9 +147,9 @@ def publications_of(setup: Setup) -> list[Publication]:
     return found
 
 
-def group_sizes(private: PoseRecords, unit: str) -> dict[str, int]:
+def group_sizes(private: Records, unit: str) -> dict[str, int]:
     """For each other kind of unit in which every unit lies whole: the most units that one of those holds."""
-    known = {name: private.unit_ids(name) for name in UNITS if name != "subject" or private.subjects is not None}
+    known = {name: private.unit_ids(name) for name in private.unit_names()}
     own, sizes = known.pop(unit), {}
     for name, ids in known.items():
         pairs = np.unique(np.stack([own, ids]), axis=1)

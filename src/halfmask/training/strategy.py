@@ -1,28 +1,26 @@
-"""Which weights train, and what may be computed once because it does not change."""
+"""What may be computed once because it does not change: the output of the frozen part of a network."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from halfmask.data.augment import NUMBERS, AugmentConfig, draw
 from halfmask.data.keyed import uniforms
-from halfmask.data.records import PoseRecords
+from halfmask.data.records import REST, VIEW, Records
 from halfmask.data.store import cached
-from halfmask.models.checkpoints import weights_digest
-from halfmask.models.simcc import PoseModel
-from halfmask.models.tinyvit import learning_statistics
+from halfmask.data.tables import Arrays
+from halfmask.tasks.base import MIRROR, Batch, Lower, Task
 
 Progress = Callable[[int, int], None]
-# What is done to some of the pictures before the network sees them.
-Change = Callable[[Tensor, slice], Tensor]
+# What is done to some of the records before the network sees them.
+Change = Callable[[Batch, np.ndarray], Batch]
 
-# Pictures go through the network by as many at a time as this, never fewer: a matrix product of other dimensions may round differently,
+# Records go through the network by as many at a time as this, never fewer: a matrix product of other dimensions may round differently,
 # and what is computed for a person would depend on how many others there are.
 _AT_ONCE = 32
 # Copies are the same for every run, whatever its seed, so that they are made once.
@@ -31,56 +29,30 @@ _COPY_SEED = 0x5EED
 _COPY_VERSION = 2
 
 
-def choose_parameters(model: PoseModel, strategy: str) -> None:
-    """Mark the trainable parameters.
-
-    * `finetune`: stage 4, the head and every LayerNorm;
-    * `top`: stage 4 and the head, so that what lies below can be computed once;
-    * `full` and `scratch`: everything.
-    """
-    upper = {id(p) for part in (model.backbone.stages[3], model.head) for p in part.parameters()}
-    norms = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters()}
-    for parameter in model.parameters():
-        parameter.requires_grad = (
-            strategy in ("full", "scratch") or id(parameter) in upper or (strategy == "finetune" and id(parameter) in norms)
-        )
-
-
-@torch.no_grad()
-def learn_public_statistics(model: PoseModel, public: PoseRecords, records: int = 512) -> None:
-    """Set the frozen normalisations of an untrained network by one pass over public people.
-
-    A cumulative average over the batches: each layer sees inputs normalised by its own batch, as it would early in training.
-    """
-    for index, start in enumerate(range(0, min(records, len(public)), 64)):
-        with learning_statistics(model, momentum=1 / (index + 1)):
-            model(public.batch(np.arange(start, min(start + 64, len(public))))["image"])
-
-
 @torch.no_grad()
 def with_lower_features(
-    records: PoseRecords,
-    model: PoseModel,
+    records: Records,
+    task: Task,
+    lower: Lower,
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
     copies: int = 0,
-    change: AugmentConfig | None = None,
     mirrored: bool = False,
     views_too: bool = True,
-) -> PoseRecords:
-    """The records with the frozen lower part's output for every image and view, computed once and kept in private storage.
+) -> Records:
+    """The records with the frozen lower part's output for every private part and view, computed once and kept in private storage.
 
     Keyed by the weights that made them and the data they were made from, and kept in half precision.
 
     Args:
-        copies: of each record also as many copies, after fixed random changes (the same for an image and its view) of this kind.
-        mirrored: of each image also the mirror image, for scoring.
+        copies: of each record also as many copies, after fixed random changes (the same for a record and its view).
+        mirrored: of each record also its mirror image, for scoring.
         views_too: make copies of views as well.
     """
-    lower = Lower(model, device)
-    sources = ["image"] + ["view"] * (records.views is not None) + ["mirror"] * mirrored
-    copied = records if views_too else replace(records, views=None)
-    total = len(records) * (len(sources) + copies * (1 + (copied.views is not None)))
+    mirror = lower.mirror if mirrored else None
+    sources = [records.shown] + [VIEW] * (records.public is not None)
+    copied = [source for source in sources if source != VIEW or views_too]
+    total = len(records) * (len(sources) + (mirror is not None) + copies * len(copied))
     done = 0
 
     def report(count: int) -> None:
@@ -89,59 +61,80 @@ def with_lower_features(
         if progress:
             progress(done, total)
 
-    features = {}
-    for source in sources:
-        pixels = records.views if source == "view" else records.images
-        assert pixels is not None
-        features[source] = lower.features(_content(records, source), pixels, report, _mirror if source == "mirror" else _as_it_is)
-    made = tuple(_copy(copied, lower, number, change or AugmentConfig(), report) for number in range(copies))
+    features = {source: _features(records, source, lower, device, _content(records, source), report) for source in sources}
+    if mirror is not None:
+        seen = mirror
+        content = f"{records.key}/{MIRROR}"
+        features[MIRROR] = _features(records, records.shown, lower, device, content, report, lambda batch, _: seen(batch))
+    made = tuple(_copy(records, task, lower, device, number, copied, report) for number in range(copies))
     return replace(records, features=features, copies=made)
 
 
-@dataclass(frozen=True)
-class Lower:
-    """The frozen lower part of a network, and how its output is remembered."""
+def _features(
+    records: Records,
+    source: str,
+    lower: Lower,
+    device: torch.device | str,
+    content: str,
+    report: Callable[[int], None],
+    change: Change | None = None,
+) -> np.ndarray:
+    """The lower part's output for every record after a change; `content` names records and change."""
 
-    model: PoseModel
-    device: torch.device | str
+    def build() -> dict[str, np.ndarray]:
+        parts = []
+        for start in range(0, len(records), _AT_ONCE):
+            rows = np.arange(start, min(start + _AT_ONCE, len(records)))
+            batch = _seen(records, rows, source)
+            batch = batch if change is None else change(batch, rows)
+            full = {name: torch.cat([value, value.new_zeros(_AT_ONCE - len(rows), *value.shape[1:])]) for name, value in batch.items()}
+            found = lower.features({name: value.to(device) for name, value in full.items()})
+            parts.append(_halved(found[: len(rows)].cpu()))
+            report(len(rows))
+        return {"features": np.concatenate(parts)}
 
-    @property
-    def key(self) -> str:
-        """Names the weights."""
-        backbone = self.model.backbone
-        return weights_digest(backbone.patch_embed) + "".join(weights_digest(s) for s in backbone.stages[:3])
-
-    def features(self, content: str, pixels: np.ndarray, report: Callable[[int], None], change: Change) -> np.ndarray:
-        """Its output for every picture after a change; `content` names pictures and change."""
-
-        def build() -> dict[str, np.ndarray]:
-            parts = []
-            for start in range(0, len(pixels), _AT_ONCE):
-                some = slice(start, min(start + _AT_ONCE, len(pixels)))
-                batch = change(torch.from_numpy(np.ascontiguousarray(pixels[some])), some)
-                full = torch.cat([batch, batch.new_zeros(_AT_ONCE - len(batch), *batch.shape[1:])])
-                found = self.model.lower(full.to(self.device).contiguous(memory_format=torch.channels_last))
-                parts.append(_halved(found[: len(batch)].cpu()))
-                report(len(batch))
-            return {"features": np.concatenate(parts)}
-
-        return cached("features", f"{content}/{self.key}/half/{_AT_ONCE}", build)["features"]
+    return cached("features", f"{content}/{lower.key}/half/{_AT_ONCE}", build)["features"]
 
 
-def _copy(records: PoseRecords, lower: Lower, number: int, change: AugmentConfig, report: Callable[[int], None]) -> PoseRecords:
+def _seen(records: Records, rows: np.ndarray, source: str) -> Batch:
+    """A batch of the fields themselves: never of features that are known already."""
+    fields = records.targets.rows(rows) | records.part(source).rows(rows)
+    return {name: torch.from_numpy(value) for name, value in fields.items()}
+
+
+def _copy(
+    records: Records,
+    task: Task,
+    lower: Lower,
+    device: torch.device | str,
+    number: int,
+    sources: list[str],
+    report: Callable[[int], None],
+) -> Records:
     """The records after random changes, each drawn by the record's own id."""
-    everyone = {"joints": torch.from_numpy(records.joints), "labelled": torch.from_numpy(records.labelled)}
-    # Only its shape is looked at.
-    everyone["image"] = torch.empty(len(records), 1, *records.images.shape[2:], device="meta")
-    numbers = uniforms(_COPY_SEED, "copies", number, records.ids, count=NUMBERS)
-    drawn = draw(everyone, torch.from_numpy(numbers), change, records.skeleton)
-    joints, labelled = drawn.move_joints(everyone["joints"], everyone["labelled"], *records.images.shape[2:])
-    features = {}
-    for source, pixels in (("image", records.images), ("view", records.views)):
-        if pixels is not None:
-            content = f"{_content(records, source)}/copy{number}/{_COPY_VERSION}/{_digest(numbers)}/{change}"
-            features[source] = lower.features(content, pixels, report, lambda batch, some: drawn.of(some).apply_to_images(batch))
-    return replace(records, features=features, joints=joints.numpy(), labelled=labelled.numpy(), copies=())
+    numbers = uniforms(_COPY_SEED, "copies", number, records.ids, count=task.numbers)
+
+    def change(batch: Batch, rows: np.ndarray) -> Batch:
+        return task.change(records, batch, torch.from_numpy(numbers[rows]))
+
+    kind = f"copy{number}/{_COPY_VERSION}/{_digest(numbers)}/{getattr(task.config.augment, 'change', '')}"
+    features = {
+        source: _features(records, source, lower, device, f"{_content(records, source)}/{kind}", report, change) for source in sources
+    }
+    return replace(records, features=features, targets=_changed_targets(records, change), copies=())
+
+
+def _changed_targets(records: Records, change: Change) -> Arrays:
+    """What the losses of changed records compare with. They are small, and so kept in memory."""
+    names, parts = records.targets.shapes(), []
+    for start in range(0, len(records), _AT_ONCE):
+        rows = np.arange(start, min(start + _AT_ONCE, len(records)))
+        fields = {name: torch.from_numpy(value) for name, value in records.targets.rows(rows).items()}
+        # Only the shapes of the private part are looked at: where a label goes does not depend on what is seen.
+        shapes = records.part(records.shown).shapes()
+        fields |= {name: torch.zeros(len(rows), *shape) for name, (_, shape) in shapes.items()}
+        parts.append({name: value.numpy() for name, value in change(fields, rows).items() if name in names})
+    return Arrays({name: np.concatenate([part[name] for part in parts]) for name in names})
 
 
 def _halved(features: Tensor) -> np.ndarray:
@@ -153,19 +146,18 @@ def _halved(features: Tensor) -> np.ndarray:
     return torch.where(fits.view(-1, *[1] * (features.dim() - 1)), short.float(), features).numpy()
 
 
-def _as_it_is(pictures: Tensor, _: slice) -> Tensor:
-    return pictures
-
-
-def _mirror(pictures: Tensor, _: slice) -> Tensor:
-    return pictures.flip(-1)
-
-
-def _content(records: PoseRecords, source: str) -> str:
-    if source != "view":
+def _content(records: Records, source: str) -> str:
+    if source not in (VIEW, REST):
         return f"{records.key}/{source}"
-    assert records.views is not None
-    return f"{records.key}/{records.view_key or _digest(records.views)}/view"
+    return f"{records.key}/{records.view_key or _digest_of(records, source)}/{source}"
+
+
+def _digest_of(records: Records, source: str) -> str:
+    digest = hashlib.sha256()
+    for row in range(len(records)):
+        for value in records.part(source).rows(np.array([row])).values():
+            digest.update(value.tobytes())
+    return digest.hexdigest()[:16]
 
 
 def _digest(rows: np.ndarray) -> str:

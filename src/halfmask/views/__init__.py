@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from halfmask.errors import HalfmaskError, unknown_name
-from halfmask.views.base import View
+from halfmask.views.base import ImageView, Seen, View
 from halfmask.views.blur import Blur
 from halfmask.views.constant import Constant
 from halfmask.views.downsample import Downsample
@@ -22,8 +22,9 @@ def make_view(name: str, options: dict[str, Any] | None = None) -> View:
         view = VIEWS[name](**(options or {}))
     except TypeError as error:
         raise HalfmaskError(f"view '{name}' does not take {options}: {error}") from None
-    check_view(view)
+    if isinstance(view, ImageView):
+        check_view(view)
     return view
 
 
-__all__ = ["VIEWS", "Blur", "Constant", "Downsample", "View", "check_view", "make_view"]
+__all__ = ["VIEWS", "Blur", "Constant", "Downsample", "ImageView", "Seen", "View", "check_view", "make_view"]

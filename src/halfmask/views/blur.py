@@ -9,11 +9,11 @@ import cv2
 import numpy as np
 
 from halfmask.errors import HalfmaskError
-from halfmask.views.base import View
+from halfmask.views.base import ImageView
 
 
 @dataclass(frozen=True)
-class Blur(View):
+class Blur(ImageView):
     """Gaussian blur with a `kernel`×`kernel` window, then 8-bit rounding (the lossy step)."""
 
     kernel: int = 25

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from halfmask.views.base import View
+from halfmask.views.base import ImageView
 
 
 @dataclass(frozen=True)
-class Constant(View):
+class Constant(ImageView):
     """The same grey image for everyone."""
 
     def __call__(self, image: np.ndarray) -> np.ndarray:  # noqa: D102

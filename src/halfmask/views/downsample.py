@@ -8,11 +8,11 @@ import cv2
 import numpy as np
 
 from halfmask.errors import HalfmaskError
-from halfmask.views.base import View
+from halfmask.views.base import ImageView
 
 
 @dataclass(frozen=True)
-class Downsample(View):
+class Downsample(ImageView):
     """Mean of each `cell`×`cell` block, quantised to `levels` grey levels a channel, shown again at the crop's size."""
 
     cell: int = 16

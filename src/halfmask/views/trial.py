@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 
 from halfmask.errors import HalfmaskError
-from halfmask.views.base import View
+from halfmask.views.base import ImageView
 
 # Of 255 grey levels. A blur of 1×1 or of σ = 0.05 loses 0.00, 25×25 with σ = 0.3 loses 0.05, 3×3 with σ = 0.4 0.34, 25×25 with σ = 0.7
 # 1.7, 3×3 with σ = 1 4.8, and 16 grey levels in place of 256 lose 3.8: in all of them a person is as well known as before. Blurs of
@@ -47,7 +47,7 @@ _TURNS: tuple[Callable[[np.ndarray], np.ndarray], ...] = (
 )
 
 
-def check_view(view: View) -> None:
+def check_view(view: ImageView) -> None:
     """Refuse a view that is as good as the image itself."""
     loss = loss_of(view)
     if loss < LEAST_LOSS:
@@ -59,7 +59,7 @@ def check_view(view: View) -> None:
 
 
 @cache
-def loss_of(view: View) -> float:
+def loss_of(view: ImageView) -> float:
     """What a view loses of a random picture after the best restoration we know: the root of the mean squared error, in grey levels."""
     pictures = random_pictures()
     seen = [view(picture.copy()) for picture in pictures]

@@ -1,0 +1,194 @@
+"""The half of a step that reads private records: drawn by secret coins, clipped, noised, divided by a constant.
+
+Nothing leaves it but what `Mechanism.release` returns. What a run changes on its way (the subspace, the clip norm, how sure the loss takes
+the model to be) comes from public people, and gives a new half: see `halfmask.training.refresh`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halfmask.data.records import PRIVATE, VIEW, Records, Units
+from halfmask.gradients.engine import Batch, ClippedCoordinates, ClippedSum, ClippingEngine, LossFn
+from halfmask.gradients.layered import LayeredSubspace
+from halfmask.gradients.mechanism import Mechanism
+from halfmask.gradients.subspace import Subspace
+from halfmask.privacy.noise import open_stream
+from halfmask.privacy.sampling import PoissonSampler, PublicSampler
+from halfmask.training.config import RunConfig
+from halfmask.training.influence import Influence
+from halfmask.training.optimise import CoordinateOptimiser
+from halfmask.training.setup import Setup
+from halfmask.training.showing import Showing
+
+
+@dataclass(frozen=True)
+class Released:
+    """What a step may use of private people.
+
+    Attributes:
+        gradient: an estimate of their mean gradient, to go through the optimiser of the recipe.
+        move: or by how much the weights go down past it, where the half has an optimiser of its own.
+    """
+
+    gradient: Tensor | None = None
+    move: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class PrivateHalf:
+    """The noised half of the steps of a run.
+
+    Attributes:
+        records: the private people, or in an audit others in their place.
+        coordinates: the optimiser of the half itself, where it has one.
+        clip_norms: every clip norm of the run: one, unless it follows public people.
+        sharpness: what the private loss multiplies the model's logits by.
+        publish: told the records that each step draws. Only the published mistake, one batch for both halves, listens.
+        unsafe: told private losses and norms, for debugging; a run that has it has no guarantee.
+    """
+
+    config: RunConfig
+    loss: LossFn
+    engine: ClippingEngine
+    records: Records
+    units: Units
+    showing: Showing
+    poisson: PoissonSampler
+    mechanism: Mechanism
+    coordinates: CoordinateOptimiser
+    influence: Influence
+    clip_norms: tuple[float, ...]
+    subspace: Subspace | LayeredSubspace | None = None
+    sharpness: float = 1.0
+    publish: Callable[[np.ndarray], None] | None = None
+    unsafe: Callable[[int, Batch, ClippedSum | ClippedCoordinates], None] | None = field(default=None)
+
+    @classmethod
+    def of(cls, setup: Setup, engine: ClippingEngine, showing: Showing, influence: Influence) -> PrivateHalf:
+        """The half of a run that begins."""
+        config = setup.config
+        poisson, mechanism = _streams(setup, config.clip_norm, 0)
+        return cls(
+            config,
+            unit_loss(setup.task.loss),
+            engine,
+            setup.private,
+            setup.units,
+            showing,
+            poisson,
+            mechanism,
+            CoordinateOptimiser(config.private.optimiser, config.private.momentum),
+            influence,
+            (config.clip_norm,),
+        )
+
+    def resumed(self, setup: Setup, paid: int, clip_norms: tuple[float, ...]) -> PrivateHalf:
+        """The half of a run that goes on: with coins and noise that were never used, and the clip norm it had."""
+        poisson, mechanism = _streams(setup, clip_norms[-1], paid)
+        return replace(self, poisson=poisson, mechanism=mechanism, clip_norms=clip_norms)
+
+    def release(self, step: int) -> Released:
+        """Coins → units → records → clipped sum → noise → ÷ B̄ → lift.
+
+        Formal guarantees: the subsampled Gaussian mechanism that the plan was accounted for; see `Mechanism.release`.
+        """
+        rows, unit_index, weight = self.units.records_of(self.poisson.draw())
+        if self.publish is not None:
+            self.publish(rows)
+        batch, unit_index = self.shown(self.records, rows, unit_index, weight, step)
+        clipped = self.clipped(batch, unit_index)
+        if self.own_coordinates:
+            released = self.mechanism.release_coordinates(clipped, self.subspace)
+            found = Released(move=self._move(released))
+        else:
+            released = self.mechanism.release(clipped, self.subspace)
+            found = Released(gradient=self.config.private.weight * released)
+        # A lifted vector is as long as its coordinates.
+        numbers = len(released) if self.subspace is None else self.subspace.dimension
+        self.influence.released(released, self.mechanism.noise_in_mean, numbers)
+        if self.unsafe is not None:
+            self.unsafe(step, batch, clipped)
+        return found
+
+    def clipped(self, batch: Batch, unit_index: Tensor) -> ClippedSum | ClippedCoordinates:
+        """What of some units' gradients goes into the sum: the clip norm at most of each, projected first where the recipe says so."""
+        clip_norm = self.mechanism.clip_norm
+        if self.subspace is not None and self.config.subspace.project_first:
+            return self.engine.clipped_coordinates(self.loss, batch, clip_norm, self.subspace, unit_index, self.config.chunk)
+        return self.engine.clipped_sum(self.loss, batch, clip_norm, unit_index, self.config.chunk)
+
+    def shown(self, people: Records, rows: np.ndarray, unit_index: Tensor, weight: Tensor, step: int) -> tuple[Batch, Tensor]:
+        """The records, and the unit of each: several showings of each, where asked; for residuals, each one's view, with the opposite sign.
+
+        A unit's gradient is the weighted sum over all that belongs to it, and the clip bounds that: whatever is shown of a unit,
+        and however often, it adds at most C.
+        """
+        residual, times = self.config.private.residual, self.config.augment.times
+        sources = (people.shown, VIEW) if residual else (people.shown,)
+        shown = self.showing.show(people, rows, *sources, use="private", step=step, times=times)
+        repeats, device = max(1, times), self.showing.device
+        unit_index, weight = unit_index.repeat_interleave(repeats), (weight / repeats).repeat_interleave(repeats).to(device)
+        batch = self.weighted(shown[0], weight)
+        if not residual:
+            return batch, unit_index
+        views = batch | shown[1] | {"weight": -weight}
+        return {name: torch.cat([tensor, views[name]]) for name, tensor in batch.items()}, torch.cat([unit_index, unit_index])
+
+    def weighted(self, batch: Batch, weight: Tensor) -> Batch:
+        """A batch with what the private loss asks for besides the records."""
+        batch = batch | {"weight": weight}
+        return batch | {"sharpness": torch.full_like(weight, self.sharpness)} if self.config.private.calibrate else batch
+
+    def public_units(self, people: Records, step: int) -> tuple[Batch, Tensor]:
+        """Public people as private ones are shown."""
+        everyone = torch.arange(len(people))
+        return self.shown(people, everyone.numpy(), everyone, torch.ones(len(people)), step)
+
+    @property
+    def own_coordinates(self) -> bool:
+        """Whether the half has an optimiser of its own, in the coordinates of the subspace."""
+        return self.subspace is not None and self.config.private.optimiser != "shared"
+
+    def _move(self, coordinates: Tensor) -> Tensor:
+        assert self.subspace is not None
+        way = self.coordinates.direction(coordinates, self.mechanism.noise_in_mean)
+        private = self.config.private
+        scale = private.learning_rate / (self.mechanism.clip_norm if private.optimiser == "sgd" else 1.0)
+        return self.subspace.lift(scale * way)
+
+
+class OpenHalf:
+    """Private records read without clip or noise: method `non-private`, which every table shows and which promises nothing."""
+
+    def __init__(self, setup: Setup, engine: ClippingEngine, showing: Showing):
+        self.loss, self.engine, self.showing, self.records = setup.task.loss, engine, showing, setup.private
+        self.sampler = PublicSampler(len(setup.private), setup.config.batch, setup.config.seed + 3)
+
+    def release(self, step: int) -> Released:
+        """The mean gradient of a shuffled batch."""
+        batch = self.showing.show(self.records, self.sampler.draw().numpy(), PRIVATE, use="private", step=step)[0]
+        return Released(gradient=self.engine.mean_gradient(self.loss, batch)[0])
+
+
+def unit_loss(loss: LossFn) -> LossFn:
+    """The loss with each record's weight in its unit's gradient, where a batch has weights."""
+
+    def weighted(model: torch.nn.Module, batch: Batch) -> Tensor:
+        losses = loss(model, {name: tensor for name, tensor in batch.items() if name != "weight"})
+        return losses * batch["weight"] if "weight" in batch else losses
+
+    return weighted
+
+
+def _streams(setup: Setup, clip_norm: float, paid: int) -> tuple[PoissonSampler, Mechanism]:
+    config = setup.config
+    coins = open_stream("coins", config.insecure_seed, paid)
+    noise = open_stream("noise", config.insecure_seed, paid)
+    poisson = PoissonSampler(len(setup.units), setup.sampling_rate, coins)
+    return poisson, Mechanism(setup.noise_multiplier, clip_norm, poisson.expected_batch, noise, config.noise_sum_of_four)

@@ -1,0 +1,71 @@
+"""The half of a step that is exact: gradients of what is public.
+
+It has randomness of its own and is never told who is in a private batch: an exact gradient of the same people would show the coins.
+The one exception, the method as it was published, is a class of its own, and is accounted for as what it is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halfmask.data.records import PRIVATE, VIEW
+from halfmask.gradients.engine import Batch, ClippingEngine
+from halfmask.privacy.sampling import PublicSampler
+from halfmask.training.setup import Setup
+from halfmask.training.showing import Showing
+
+
+class PublicHalf:
+    """Views of the private set, and raw public people in the declared share.
+
+    Attributes:
+        loss: of the last batch.
+        batches: how many there were so far, of which a step may take several: each shows people changed differently.
+    """
+
+    def __init__(self, setup: Setup, engine: ClippingEngine, showing: Showing):
+        config = setup.config
+        self.setup, self.engine, self.showing = setup, engine, showing
+        self.loss: float | None = None
+        self.batches = 0
+        self.size = config.public.batch or config.batch
+        self.raw_count = round(self.size * config.public.raw_share) if setup.raw_public is not None else 0
+        self.samplers = {"view": PublicSampler(len(setup.private), max(1, self.size - self.raw_count), config.seed + 1)}
+        if setup.raw_public is not None:
+            self.samplers["raw"] = PublicSampler(len(setup.raw_public), max(1, self.raw_count), config.seed + 2)
+
+    def gradient(self) -> Tensor:
+        """λ times the exact mean gradient of the next batch."""
+        batch = self.batch()
+        if batch is None:
+            return torch.zeros(self.engine.size, device=self.setup.device)
+        gradient, self.loss = self.engine.mean_gradient(self.setup.task.view_loss, batch)
+        return self.setup.config.public.weight * gradient
+
+    def batch(self) -> Batch | None:
+        """The next batch."""
+        setup, parts = self.setup, list[Batch]()
+        number, self.batches = self.batches, self.batches + 1
+        if self.size > self.raw_count:
+            parts += self.showing.show(setup.private, self.samplers["view"].draw().numpy(), VIEW, use="public", step=number)
+        if self.raw_count and setup.raw_public is not None:
+            changed = 1 if setup.config.augment.public else None
+            raw = self.samplers["raw"].draw().numpy()
+            parts += self.showing.show(setup.raw_public, raw, PRIVATE, use="public", step=number, times=changed)
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
+class SharedBatch(PublicHalf):
+    """The published mistake: the views of the very people in the private batch. The accountant was told that sampling hides nobody."""
+
+    rows = np.zeros(0, np.int64)
+
+    def publish(self, rows: np.ndarray) -> None:
+        """The records that the private half has drawn."""
+        self.rows = rows
+
+    def batch(self) -> Batch | None:
+        """Views of those; nothing for an empty batch."""
+        return self.setup.private.batch(self.rows, VIEW, self.setup.device) if len(self.rows) else None
