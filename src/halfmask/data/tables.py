@@ -62,7 +62,8 @@ class Rows:
         chosen = self.column[self.rows[first]]
         if not rest:
             return chosen
-        return chosen[rest] if np.ndim(self.rows[first]) == 0 else chosen[(slice(None), *rest)]
+        within = rest if np.ndim(self.rows[first]) == 0 else (slice(None), *rest)
+        return chosen[within]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self.column[self.rows], dtype)
@@ -96,7 +97,8 @@ class JoinedColumn:
         found = found[0] if np.ndim(rows) == 0 else found
         if not rest:
             return found
-        return found[rest] if np.ndim(rows) == 0 else found[(slice(None), *rest)]
+        within = rest if np.ndim(rows) == 0 else (slice(None), *rest)
+        return found[within]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self[:], dtype)
