@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from typing import Any
 
 from halfmask.errors import HalfmaskError, unknown_name
@@ -118,6 +118,11 @@ def setting(default: Any, meaning: str, **declared: Any) -> Any:
     return field(default=default, metadata=metadata)
 
 
+def setting_of(one: Field[Any]) -> Setting | None:
+    """What was declared of a field, if it came from `setting`."""
+    return one.metadata.get(_DECLARED)
+
+
 def declared_in(settings: Any, prefix: str = "") -> Iterator[tuple[str, Any, Setting | None]]:
     """Every setting of a group and of the groups in it: its key, its value, and what was declared of it."""
     for one in fields(settings):
@@ -125,7 +130,7 @@ def declared_in(settings: Any, prefix: str = "") -> Iterator[tuple[str, Any, Set
         if is_dataclass(value):
             yield from declared_in(value, f"{prefix}{one.name}.")
         else:
-            yield prefix + one.name, value, one.metadata.get(_DECLARED)
+            yield prefix + one.name, value, setting_of(one)
 
 
 def check_settings(settings: Any, prefix: str = "", asked: Collection[str] | None = None) -> None:

@@ -42,7 +42,7 @@ class RunConfig:
     """
 
     task: str = setting("pose", "What is learnt.", expected="the name of a task")
-    method: str = setting("feature-projective", "Which parts a step has: see concepts.md.", one_of=METHODS, called="method")
+    method: str = setting("feature-projective", "Which parts a step has: see [concepts](concepts.md).", one_of=METHODS, called="method")
     strategy: str = setting(
         "finetune",
         "Which weights train: with `full` and `scratch` all of them (`scratch` starts from random ones), with `finetune` and `top` those "
@@ -169,22 +169,25 @@ def load_recipe(name: str | None) -> dict[str, Any]:
     """A recipe by its name inside the package (`pose/figures`) or by its path."""
     if name is None:
         return {}
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml"):
-        if not path.is_file():
-            raise HalfmaskError(f"no recipe at {path}: check the path, or use one of {', '.join(recipe_names())}")
-        text = path.read_text()
-    else:
-        if name not in recipe_names():
-            raise unknown_name("recipe", name, recipe_names())
-        text = resources.files("halfmask.recipes").joinpath(f"{name}.yaml").read_text()
     try:
-        body = yaml.safe_load(text) or {}
+        body = yaml.safe_load(recipe_text(name)) or {}
     except yaml.YAMLError as error:
         raise HalfmaskError(f"recipe {name} is not valid YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(body, dict):
         raise HalfmaskError(f"recipe {name} is a {type(body).__name__}: expected names and values")
     return body
+
+
+def recipe_text(name: str) -> str:
+    """A recipe as it was written, with its comments."""
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        if not path.is_file():
+            raise HalfmaskError(f"no recipe at {path}: check the path, or use one of {', '.join(recipe_names())}")
+        return path.read_text()
+    if name not in recipe_names():
+        raise unknown_name("recipe", name, recipe_names())
+    return resources.files("halfmask.recipes").joinpath(f"{name}.yaml").read_text()
 
 
 def recipe_names() -> list[str]:
