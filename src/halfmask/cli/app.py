@@ -56,7 +56,7 @@ app.add_typer(certificate.app, name="certificate")
 app.add_typer(cache.app, name="cache")
 app.command("check")(check.check)
 app.add_typer(audit.app, name="audit")
-app.command("recipes")(recipes.recipes)
+app.add_typer(recipes.app, name="recipes")
 
 
 def main(arguments: list[str] | None = None) -> None:

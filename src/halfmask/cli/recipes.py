@@ -1,19 +1,25 @@
-"""`halfmask recipes`: what can be run by name."""
+"""`halfmask recipes`: what can be run by name, what a recipe comes to, and what can be set."""
 
 from __future__ import annotations
 
-from halfmask.cli.settings import JsonOption
+from typing import Annotated
+
+import typer
+
+from halfmask.cli.settings import JsonOption, SetOption
+
+app = typer.Typer(help="What can be run by name, and what can be set.", invoke_without_command=True)
 
 
-def recipes(as_json: JsonOption = False) -> None:
+@app.callback()
+def recipes(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the recipes inside the package, each with what it says of itself."""
-    from importlib import resources
-
+    if context.invoked_subcommand is not None:
+        return
     from halfmask.cli.console import say, say_json
-    from halfmask.training.config import recipe_names
+    from halfmask.training.config import recipe_names, recipe_text
 
-    root = resources.files("halfmask.recipes")
-    found = {name: first_comment(root.joinpath(f"{name}.yaml").read_text()) for name in recipe_names()}
+    found = {name: first_comment(recipe_text(name)) for name in recipe_names()}
     if as_json:
         say_json([{"name": name, "about": about} for name, about in found.items()])
         return
@@ -22,6 +28,49 @@ def recipes(as_json: JsonOption = False) -> None:
         say(f"{name:<{width}}  {about}".rstrip())
 
 
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="Name or path of a recipe.")],
+    assignments: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a recipe with every default resolved: a recipe itself, to change and to run."""
+    from halfmask.cli.console import say_json
+    from halfmask.cli.settings import resolve
+    from halfmask.training.config import recipe_text
+
+    config = resolve(name, {}, assignments)
+    if as_json:
+        say_json(config.plain())
+        return
+    # Plain print: Rich would read :words: between colons as pictures.
+    print(opening_comment(recipe_text(name)) + config.to_yaml(), end="")
+
+
+@app.command()
+def settings(as_json: JsonOption = False) -> None:
+    """Print every setting with its meaning, its default and what is expected."""
+    from dataclasses import asdict
+
+    from halfmask.cli.console import say_json
+    from halfmask.report.settings_page import all_entries, settings_page
+
+    if as_json:
+        say_json([asdict(entry) for entry in all_entries()])
+        return
+    print(settings_page(), end="")
+
+
 def first_comment(text: str) -> str:
     """The first comment line of a recipe."""
     return next((line.lstrip("# ").rstrip() for line in text.splitlines() if line.startswith("#")), "")
+
+
+def opening_comment(text: str) -> str:
+    """The comment that a recipe opens with, line by line; empty if it opens with something else."""
+    lines = []
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line + "\n")
+    return "".join(lines)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from halfmask.data.skeleton import MPII, Skeleton
 from halfmask.errors import HalfmaskError
+from halfmask.settings import check_settings, setting
 
 Batch = dict[str, Tensor]
 
@@ -28,33 +29,17 @@ NUMBERS = 11
 
 @dataclass(frozen=True)
 class AugmentConfig:
-    """How far records are changed.
+    """How far records are changed."""
 
-    Attributes:
-        flip: the probability of mirroring.
-        rotation: the largest turn in degrees, either way.
-        scale: the largest change of size, either way, as a share.
-        shift: the largest shift, either way, as a share of the crop.
-        colour: whether brightness and tint vary.
-        half_body: the probability of a crop of the upper or the lower half of the body alone.
-    """
-
-    flip: float = 0.5
-    rotation: float = 15.0
-    scale: float = 0.15
-    shift: float = 0.05
-    colour: bool = True
-    half_body: float = 0.0
+    flip: float = setting(0.5, "The probability of mirroring.", at_least=0, at_most=1)
+    rotation: float = setting(15.0, "The largest turn in degrees, either way.", at_least=0, at_most=180)
+    scale: float = setting(0.15, "The largest change of size, either way, as a share.", at_least=0, below=1)
+    shift: float = setting(0.05, "The largest shift, either way, as a share of the crop.", at_least=0, below=1)
+    colour: bool = setting(True, "Whether brightness and tint vary.")
+    half_body: float = setting(0.0, "The probability of a crop of the upper or the lower half of the body alone.", at_least=0, at_most=1)
 
     def __post_init__(self) -> None:
-        for name in ("flip", "half_body"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise HalfmaskError(f"augmentation: {name} is {getattr(self, name)}: expected a probability between 0 and 1")
-        if not (0 <= self.scale < 1 and 0 <= self.shift < 1 and 0 <= self.rotation <= 180):
-            raise HalfmaskError(
-                f"augmentation: scale {self.scale}, shift {self.shift}, rotation {self.rotation}: expected shares from 0 to below 1 and "
-                "degrees from 0 to 180"
-            )
+        check_settings(self, "augmentation: ")
 
 
 @dataclass(frozen=True)

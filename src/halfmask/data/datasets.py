@@ -7,60 +7,72 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from halfmask.data.crops import ON_BAD
 from halfmask.data.figures_records import figures_records
-from halfmask.data.formats import read_annotations
+from halfmask.data.formats import FORMATS, read_annotations
 from halfmask.data.mapping import with_skeleton
 from halfmask.data.people import count_reasons
 from halfmask.data.pose_records import PoseRecords
 from halfmask.data.prints import fingerprints_of
 from halfmask.data.reading import read_people
 from halfmask.data.records import Datasets
-from halfmask.data.skeleton import skeleton_named
+from halfmask.data.skeleton import SKELETONS, skeleton_named
 from halfmask.data.splits import SplitsConfig, choose, divide
 from halfmask.errors import HalfmaskError
+from halfmask.settings import setting
 
 Report = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which records to use.
+    """Which records to use."""
 
-    Attributes:
-        name: `figures`, a folder, or a name below `$HALFMASK_DATA`.
-        private, public, test: how many crops of each population of `figures`.
-        public_skip: how many public crops to pass over: those that the released checkpoint was trained on, whose gradients are
-            not those of a stranger.
-        format: `folder`, `mpii`, `coco`, `humanart`, `lsp` or `lspet`; found out if not given.
-        splits: which images are private, public, for tuning and for the test.
-        public_name: another dataset, whose people are the public ones.
-        annotations: the annotation files to read, where a folder holds several of one split.
-        boxes: a detection file; the test people are then its boxes.
-        skeleton: `mpii`, `coco` or `lsp` to have the joints as that dataset does, which a model trained on it needs.
-        strangers: parts (`public`, `basis`, `tuning`, `test`) without subject ids of which the data holder declares, where subjects are
-            protected, that nobody in them is. The certificate says so.
-        recurring: what to do about private people who recur in another part: `refuse` the dataset, or `leave-out` those private records,
-            with all of their units. They are public, or scored openly, as it is; the certificate says how many are not protected.
-        on_bad: `refuse` an image file that is missing or damaged, or `skip` the people on it.
-        workers: threads that open images; 0 for one per core.
-    """
-
-    name: str = "figures"
-    private: int = 3000
-    public: int = 600
-    public_skip: int = 0
-    test: int = 500
-    seed: int = 0
-    format: str | None = None
+    name: str = setting(
+        "figures",
+        "The embedded world `figures`, a dataset folder, or a name below `$HALFMASK_DATA`.",
+        fits=bool,
+        expected="'figures', a dataset folder, or a name below $HALFMASK_DATA",
+    )
+    private: int = setting(3000, "How many private crops of `figures`.", at_least=0)
+    public: int = setting(600, "How many public crops of `figures`.", at_least=0)
+    public_skip: int = setting(
+        0,
+        "How many public crops of `figures` to pass over: those that the released checkpoint was trained on, whose gradients are not "
+        "those of a stranger.",
+        at_least=0,
+    )
+    test: int = setting(500, "How many test crops of `figures`.", at_least=0)
+    seed: int = setting(0, "Draws the people of `figures`.", at_least=0)
+    format: str | None = setting(None, "The folder's format; found out if not given.", one_of=FORMATS, called="dataset format")
     splits: SplitsConfig = field(default_factory=SplitsConfig)
-    public_name: str | None = None
-    annotations: list[str] = field(default_factory=list)
-    boxes: str | None = None
-    skeleton: str | None = None
-    strangers: list[str] = field(default_factory=list)
-    recurring: str = "refuse"
-    on_bad: str = "refuse"
-    workers: int = 0
+    public_name: str | None = setting(None, "Another dataset, whose people are the public ones.")
+    annotations: list[str] = setting([], "The annotation files to read, where a folder holds several of one split.")
+    boxes: str | None = setting(None, "A detection file; the test people are then its boxes.")
+    skeleton: str | None = setting(
+        None, "Have the joints as this dataset does, which a model trained on it needs.", one_of=SKELETONS, called="skeleton"
+    )
+    strangers: list[str] = setting(
+        [],
+        "Parts without subject ids of which the data holder declares, where subjects are protected, that nobody in them is. The "
+        "certificate says so.",
+        one_of=("public", "basis", "tuning", "test"),
+        called="part (data.strangers)",
+    )
+    recurring: str = setting(
+        "refuse",
+        "What to do about private people who recur in another part: `refuse` the dataset, or `leave-out` those private records, with "
+        "all of their units. They are public, or scored openly, as it is; the certificate says how many are not protected.",
+        one_of=("refuse", "leave-out"),
+        called="way to treat people who recur (data.recurring)",
+    )
+    on_bad: str = setting(
+        "refuse",
+        "`refuse` an image file that is missing or damaged, or `skip` the people on it.",
+        one_of=ON_BAD,
+        called="way to treat bad images (data.on_bad)",
+    )
+    workers: int = setting(0, "Threads that open images; 0 for one per core.", at_least=0)
 
 
 def load_datasets(config: DataConfig, size: tuple[int, int], report: Report | None = None) -> Datasets:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, fields
 
 from halfmask.data.people import Annotations, Part
 from halfmask.errors import HalfmaskError
+from halfmask.settings import setting
 
+_IMAGES = "images, such as 1-800,901-1000 or train:1-100"
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 # The official split that serves where none is named, the first that the dataset has.
 _OFFICIAL = {"private": ("private", "train"), "public": ("public",), "test": ("val", "test"), "tuning": (), "basis": ()}
@@ -20,19 +22,22 @@ _OFFICIAL = {"private": ("private", "train"), "public": ("public",), "test": ("v
 
 @dataclass(frozen=True)
 class SplitsConfig:
-    """Which images each part has; nothing for the dataset's own splits (train is private, val is the test).
+    """Which images each part has; nothing for the dataset's own splits (train is private, val is the test)."""
 
-    Attributes:
-        tuning: public people whose loss is watched: pre-training judges itself on them, training shows it, and the subspace's dimension
-            is chosen on their gradients. Nothing is trained on them.
-        basis: S_pub, public people for the subspace alone: somebody a model was trained on gives no honest gradient.
-    """
-
-    private: str | None = None
-    public: str | None = None
-    test: str | None = None
-    tuning: str | None = None
-    basis: str | None = None
+    private: str | None = setting(None, "The people to protect.", expected=_IMAGES)
+    public: str | None = setting(None, "Public people to learn from.", expected=_IMAGES)
+    test: str | None = setting(None, "The people the model is judged on.", expected=_IMAGES)
+    tuning: str | None = setting(
+        None,
+        "Public people whose loss is watched: pre-training judges itself on them, training shows it, and the subspace's dimension is "
+        "chosen on their gradients. Nothing is trained on them.",
+        expected=_IMAGES,
+    )
+    basis: str | None = setting(
+        None,
+        "S_pub, public people for the subspace alone: somebody a model was trained on gives no honest gradient.",
+        expected=_IMAGES,
+    )
 
 
 Chosen = set[tuple[str, str]]

@@ -24,6 +24,7 @@ from halfmask.models.checkpoints import read_state, weights_digest
 from halfmask.models.pose import build_model, choose_parameters, learn_statistics
 from halfmask.models.simcc import PoseModel, decode, flip_back, smoothed_targets
 from halfmask.tasks.base import MIRROR, Batch, Lower, Report, Scores, Task, register
+from halfmask.tasks.pose_settings import POSE_GROUPS
 
 Logits = tuple[Tensor, Tensor]
 # So many public people tell the statistics of an untrained network.
@@ -202,6 +203,7 @@ class PoseTask(Task):
     name = "pose"
     units = UNITS
     numbers = NUMBERS
+    groups = POSE_GROUPS
     labels = "keypoints, visibility and crop box"
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:  # noqa: D102

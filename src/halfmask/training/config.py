@@ -1,11 +1,11 @@
 """What a run is: plain dataclasses, read from a recipe, overridden by flags.
 
-Precedence: defaults < recipe < flags < `--set a.b=c`.
+Precedence: defaults < recipe < flags < `--set a.b=c`. Which settings `data`, `model`, `augment` and `pretrain` have is for the task to
+say, so its name is found first.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import resources
@@ -14,141 +14,21 @@ from typing import Any
 
 import yaml
 
-from halfmask.data.datasets import DataConfig
-from halfmask.data.pose_records import UNITS
 from halfmask.errors import HalfmaskError, unknown_name
-from halfmask.gradients.mechanism import method_named
-from halfmask.privacy.accounting import ACCOUNTANTS, check_budget
+from halfmask.gradients.mechanism import METHODS, method_named
+from halfmask.privacy.accounting import ACCOUNTANTS, LARGEST_EPSILON, SMALLEST_EPSILON, check_budget
 from halfmask.privacy.adjacency import Adjacency
-from halfmask.training.optimise import OPTIMISERS, OptimiserConfig
+from halfmask.settings import check_settings, groups_in, setting
+from halfmask.tasks.base import task_named
+from halfmask.tasks.groups import DEFAULT_GROUPS, groups_of
+from halfmask.tasks.pose_settings import ModelConfig as ModelConfig
+from halfmask.tasks.pose_settings import PretrainConfig as PretrainConfig
+from halfmask.training.groups import PrivateConfig, PublicConfig, SubspaceConfig, ViewConfig
+from halfmask.training.optimise import OptimiserConfig
 from halfmask.training.override import override
-from halfmask.training.showing import ShowingConfig
 
 STRATEGIES = ("finetune", "full", "scratch", "top")
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """The network.
-
-    Attributes:
-        weights: `embedded` for the checkpoint inside the package, a path (of a whole pose model or of a backbone), or nothing.
-    """
-
-    size: str = "nano"
-    input_size: tuple[int, int] = (256, 192)
-    stage4_stride: int = 2
-    norm: str = "batch"
-    bins_per_pixel: int = 2
-    weights: str | None = "embedded"
-
-
-@dataclass(frozen=True)
-class ViewConfig:
-    """What of a private image is public, ψ."""
-
-    name: str = "blur"
-    options: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class SubspaceConfig:
-    """Where the directions for projected methods come from.
-
-    Attributes:
-        kind: `gradients` (the leading directions of whole public gradients) or `layers` (two small bases for each layer, found from
-            the same gradients; many more coordinates can be had from as many people).
-        samples: m, how many public records; 0 for none, if there are views.
-        views: how many views of private records besides: public where a method has a view, and drawn anew for each refresh.
-        dim: k, how many directions; 0 to choose, at each refresh, as many as held-out public people say are worth their noise.
-        most: with `dim` 0, the most to choose from.
-        refresh: recompute after this many steps; 0 for once per epoch.
-        source: `public` (public people) or `private` (units of the private set, which leave it and lose their protection).
-        project_first: project each unit's gradient before clipping it, so that what lies outside the subspace uses up none of the
-            clip norm. Same sensitivity, same ε; it forms every unit's gradient, so a step costs more.
-        whiten: for `layers` with `project_first`: take coordinates in units of how much they vary from one public person to the next,
-            before the clip and again after the noise; see `LayeredSubspace.whitened`.
-    """
-
-    kind: str = "gradients"
-    samples: int = 100
-    views: int = 0
-    dim: int = 50
-    most: int = 4000
-    refresh: int = 0
-    source: str = "public"
-    project_first: bool = False
-    whiten: bool = False
-
-
-@dataclass(frozen=True)
-class PublicConfig:
-    """The exact half of a step.
-
-    Attributes:
-        batch: its size; 0 for the private batch's.
-        first: so many public steps before the first step of the run, with a schedule of the learning rate to themselves.
-        steps: so many public steps for each step of the run, one after the other, each on a batch of its own. Private steps had better be
-            few, on large batches; public ones cost nothing. The noised half goes with the first. 0 for none.
-        weight: λ, its weight in the update.
-        raw_share: the share of its records that are raw images of public people (where the dataset has any); the rest are views of
-            the private set. Views alone, as published, teach a model to see views.
-        shared_batch: draw the views of the very people in the private batch, as the method was published. Their exact gradient
-            reveals the batch, so sampling amplifies nothing; the noise is calibrated, and the certificate written, for that.
-    """
-
-    batch: int = 0
-    first: int = 0
-    steps: int = 1
-    weight: float = 1.0
-    raw_share: float = 0.5
-    shared_batch: bool = False
-
-
-@dataclass(frozen=True)
-class PrivateConfig:
-    """The noised half of a step. None of these changes ε: sensitivity stays C, and the noise σ·C.
-
-    Attributes:
-        residual: release what a person's image adds to their view, ∇l(x) − ∇l(ψ(x)), which is often shorter than ∇l(x) and so is
-            clipped less. For methods with a view; the exact half supplies ∇l(ψ(x)).
-        follow: let the clip norm follow this quantile of the gradient norms of public people, measured at each refresh of the subspace
-            (0.5 for their median). Gradients shrink as training goes on; a fixed C is soon too long or too short. 0 keeps C fixed.
-        weight: multiplies the half after the noise was added: post-processing, to put both halves on one scale.
-        calibrate: take the private loss with its logits scaled so that the model is as sure as it should be on public people whom it
-            was not trained on, found anew in each step: see `halfmask.tasks.pose.best_sharpness`.
-        optimiser: `shared` adds the half to the public one, and both go through the optimiser of the recipe. `sgd` and `adam` are
-            for projected methods: momentum or Adam in the coordinates of the subspace, so that the noise stays in it, and the public
-            half has the recipe's optimiser to itself.
-        learning_rate, momentum: of `sgd` and `adam`. That of `sgd` is in units of 1/C: a mean gradient as long as the clip norm, and no
-            momentum, moves the weights by it.
-    """
-
-    residual: bool = False
-    follow: float = 0.0
-    weight: float = 1.0
-    calibrate: bool = False
-    optimiser: str = "shared"
-    learning_rate: float = 0.1
-    momentum: float = 0.9
-
-
-@dataclass(frozen=True)
-class PretrainConfig:
-    """Settings of pre-training alone.
-
-    Attributes:
-        small_share: the share of steps, at the start, on images of half the size. They cost a quarter, and what is learnt on them
-            carries over: the head reads its map at a fixed size.
-        view_share: the share of records, chosen anew in each step, that are shown as their view: the frozen lower part of a model
-            that never saw a view makes little of one later.
-        top: train stage 4 and the head alone, starting from the weights that the model names; what lies below is computed once, of each
-            record and of `augment.copies` changed copies.
-    """
-
-    small_share: float = 0.0
-    view_share: float = 0.0
-    top: bool = False
+_BUDGETS = f"a number from {SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}"
 
 
 @dataclass(frozen=True)
@@ -156,196 +36,156 @@ class RunConfig:
     """Everything that determines a run, but for the secret randomness.
 
     Attributes:
-        epochs: how often each unit is expected to be read.
-        batch: the expected number of units in a step, B̄.
-        unit_gradient: a unit's gradient is the `mean` or the `sum` over its records.
-        rehearsal: try the run out with the views of private people in the place of their images, which costs nothing: see
-            `halfmask.data.rehearsal`.
-        budget: the ε, at `delta`, that all runs ever made on the dataset must stay within together.
-        declared_reads: how private data was looked at outside the mechanism (to choose a setting or a checkpoint, say). Any makes the
-            certificate say ε = ∞, which is then the truth.
-        even_so: go on where a plan looks hopeless: see `halfmask.training.prospects`.
-        unsafe_diagnostics: write private losses and gradient norms down, for debugging. The certificate then says ε = ∞.
+        data, model, augment, pretrain: of the types that the task names; see `halfmask.tasks.groups`.
     """
 
-    task: str = "pose"
-    method: str = "feature-projective"
-    strategy: str = "finetune"
-    epsilon: float = 0.8
-    delta: float = 1e-5
-    clip_norm: float = 0.1
-    epochs: float = 25
-    batch: int = 64
-    adjacency: str = "zero-out"
-    unit: str = "crop"
-    records_per_unit: int = 8
-    unit_gradient: str = "mean"
-    accountant: str = "pld"
-    rehearsal: bool = False
-    budget: float | None = None
-    declared_reads: list[str] = field(default_factory=list)
-    unsafe_diagnostics: bool = False
-    even_so: bool = False
-    seed: int = 0
-    insecure_seed: int | None = None
-    noise_sum_of_four: bool = False
-    chunk: int = 64
-    device: str = "auto"
-    data: DataConfig = field(default_factory=DataConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
+    task: str = setting("pose", "What is learnt.", expected="the name of a task")
+    method: str = setting("feature-projective", "Which parts a step has: see [concepts](concepts.md).", one_of=METHODS, called="method")
+    strategy: str = setting(
+        "finetune",
+        "Which weights train: with `full` and `scratch` all of them (`scratch` starts from random ones), with `finetune` and `top` those "
+        "that the task says.",
+        one_of=STRATEGIES,
+        called="strategy",
+    )
+    epsilon: float = setting(0.8, "The privacy loss ε to stay within.", expected=_BUDGETS, asked_of="noised")
+    delta: float = setting(
+        1e-5, "The probability δ with which ε may fail.", expected="a probability between 0 and 1, well below 1/N", asked_of="noised"
+    )
+    clip_norm: float = setting(
+        0.1, "C, how long the gradient of one unit may be at most.", above=0, called="the clip norm", asked_of="noised"
+    )
+    epochs: float = setting(25, "How often each unit is expected to be read.", above=0)
+    batch: int = setting(64, "The expected number of units in a step, B̄.", at_least=1)
+    adjacency: str = setting(
+        "zero-out", "What is hidden about a unit.", one_of=tuple(relation.value for relation in Adjacency), called="adjacency"
+    )
+    unit: str = setting("", "What is protected; by default the finest unit that the task has.", expected="a unit of the task")
+    records_per_unit: int = setting(8, "How many records of a unit are read at most; the others never are.", at_least=1)
+    unit_gradient: str = setting(
+        "mean", "A unit's gradient is the mean or the sum over its records.", one_of=("mean", "sum"), called="unit gradient"
+    )
+    accountant: str = setting("pld", "`pld` (tighter) or `rdp`.", one_of=ACCOUNTANTS, called="accountant")
+    rehearsal: bool = setting(False, "Try the run out with the views of private people in the place of their images, which costs nothing.")
+    budget: float | None = setting(
+        None, "The ε, at `delta`, that all runs ever made on the dataset must stay within together.", expected=_BUDGETS
+    )
+    declared_reads: list[str] = setting(
+        [],
+        "How private data was looked at outside the mechanism (to choose a setting or a checkpoint, say). Any makes the certificate say "
+        "ε = ∞, which is then the truth.",
+    )
+    unsafe_diagnostics: bool = setting(
+        False, "Write private losses and gradient norms down, for debugging. The certificate then says ε = ∞."
+    )
+    even_so: bool = setting(False, "Go on where a plan looks hopeless.")
+    seed: int = setting(0, "Fixes initial weights, public sampling and changes; never the private noise.", at_least=0)
+    insecure_seed: int | None = setting(None, "For tests only: fixes noise and private sampling too. The certificate says so.")
+    noise_sum_of_four: bool = setting(
+        False, "Make each number of noise of four draws, so that the gaps between numbers a computer can represent betray nothing."
+    )
+    chunk: int = setting(64, "How many records go through the network at once; it changes memory and time, and no result.", at_least=1)
+    device: str = setting("auto", "Where to compute: `auto`, `cpu`, `cuda`, `cuda:1` …")
+    data: Any = None
+    model: Any = None
     view: ViewConfig = field(default_factory=ViewConfig)
     subspace: SubspaceConfig = field(default_factory=SubspaceConfig)
     public: PublicConfig = field(default_factory=PublicConfig)
     private: PrivateConfig = field(default_factory=PrivateConfig)
     optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
-    augment: ShowingConfig = field(default_factory=ShowingConfig)
-    pretrain: PretrainConfig = field(default_factory=PretrainConfig)
+    augment: Any = None
+    pretrain: Any = None
+
+    def __post_init__(self) -> None:
+        missing = [name for name in DEFAULT_GROUPS if getattr(self, name) is None]
+        for name in missing:
+            object.__setattr__(self, name, task_groups(self.task)[name]())
+        if not self.unit:
+            object.__setattr__(self, "unit", task_units(self.task)[0])
 
     def checked(self) -> RunConfig:
-        """This, after refusing what cannot be run."""
+        """This, after refusing what cannot be run: each setting by what is declared of it, each group by itself, then the promise."""
+        self._check_task()
         method = method_named(self.method)
-        for kind, found, known in (
-            ("task", self.task, ("pose",)),
-            ("strategy", self.strategy, STRATEGIES),
-            ("unit", self.unit, UNITS),
-            ("accountant", self.accountant, ACCOUNTANTS),
-            ("optimiser", self.optimiser.name, OPTIMISERS),
-            ("schedule", self.optimiser.schedule, ("cosine", "constant")),
-            ("subspace source", self.subspace.source, ("public", "private")),
-            ("subspace kind", self.subspace.kind, ("gradients", "layers")),
-            ("optimiser of the private half", self.private.optimiser, ("shared", "sgd", "adam")),
-            ("unit gradient", self.unit_gradient, ("mean", "sum")),
-            ("way to treat people who recur (data.recurring)", self.data.recurring, ("refuse", "leave-out")),
-        ):
-            if found not in known:
-                raise unknown_name(kind, found, known)
-        adjacency = Adjacency.parse(self.adjacency)
-        if self.private.residual and not method.view:
-            raise HalfmaskError(
-                f"private.residual compares an image with its view, and method '{method.name}' has none: use feature or feature-projective"
-            )
-        if self.private.optimiser != "shared" and method.private == "noised" and not method.projected:
-            raise HalfmaskError(
-                f"private.optimiser={self.private.optimiser} works in the coordinates of a subspace, and method '{method.name}' has none: "
-                "use projected or feature-projective, or private.optimiser=shared"
-            )
-        if method.projected and self.subspace.views and not method.view:
-            raise HalfmaskError(
-                f"subspace.views asks for public views of private people, and method '{method.name}' has none: use feature-projective"
-            )
-        if method.projected and self.subspace.views and self.private.residual:
-            raise HalfmaskError("the subspace of residuals needs raw people: set subspace.views to 0, or private.residual to false")
+        kinds = {method.private} | ({"projected"} if method.projected else set())
+        check_settings(self, asked=kinds)
+        for name, group in groups_in(self):
+            if name and callable(getattr(group, "check", None)):
+                group.check(self)
+        self._check_promise()
+        return self
+
+    def _check_task(self) -> None:
+        for name, made in task_groups(self.task).items():
+            if not isinstance(getattr(self, name), made):
+                raise HalfmaskError(
+                    f"{name} is a {type(getattr(self, name)).__name__} and the task '{self.task}' has {made.__name__}: "
+                    "build the settings anew for this task"
+                )
+        if task_units(self.task) and self.unit not in task_units(self.task):
+            raise unknown_name("unit", self.unit, task_units(self.task))
+
+    def _check_promise(self) -> None:
+        method = method_named(self.method)
         if self.rehearsal and not method.view:
             raise HalfmaskError(
                 f"a rehearsal takes views and labels of private people to be public, and method '{method.name}' promises to hide them: "
                 "rehearse with feature-projective, feature or public-only"
             )
-        if self.private.residual and self.augment.times and not self.augment.views:
-            raise HalfmaskError("private.residual compares an image with its view, changed alike: set augment.views to true")
-        clips_coordinates = self.subspace.kind == "layers" and self.subspace.project_first and self.private.optimiser != "shared"
-        if method.projected and self.subspace.whiten and not clips_coordinates:
-            raise HalfmaskError(
-                "subspace.whiten scales the coordinates that are clipped, and needs subspace.kind=layers, subspace.project_first=true "
-                "and private.optimiser=sgd (or adam)"
-            )
-        self.augment.check(self.strategy)
-        if self.optimiser.average >= 1:
-            raise HalfmaskError(f"optimiser.average is {self.optimiser.average}: at 1 the weights would never change; expected less")
-        if self.public.shared_batch and self.public.first:
-            raise HalfmaskError("public.shared_batch takes views from the private batch alone: set public.first to 0")
-        if self.public.shared_batch and self.unit != "crop":
-            raise HalfmaskError("public.shared_batch reproduces a published mistake and is accounted for unit 'crop' alone")
         if self.budget is not None:
             check_budget(self.budget, self.delta)
-        if method.private == "noised":
-            check_budget(self.epsilon, self.delta)
-            method.check_adjacency(adjacency)
-            if adjacency is Adjacency.REPLACE_ONE and self.accountant == "rdp":
-                raise HalfmaskError(
-                    "the RDP accountant has no bound for Poisson sampling under replace-one: use --accountant pld, or --adjacency zero-out"
-                )
-            if not (math.isfinite(self.clip_norm) and self.clip_norm > 0):
-                raise HalfmaskError(f"the clip norm is {self.clip_norm}: expected a number greater than 0")
-        self._check_numbers(method.projected)
-        shares = {
-            "public.raw_share": self.public.raw_share,
-            "pretrain.small_share": self.pretrain.small_share,
-            "pretrain.view_share": self.pretrain.view_share,
-            "private.follow": self.private.follow,
-            "optimiser.average": self.optimiser.average,
-        }
-        for name, share in shares.items():
-            if not 0 <= share <= 1:
-                raise HalfmaskError(f"{name} is {share}: expected a share between 0 and 1")
-        return self
-
-    def _check_numbers(self, projected: bool) -> None:
-        at_least_one = {"batch": self.batch, "chunk": self.chunk, "records_per_unit": self.records_per_unit}
-        at_least_one |= {"model.bins_per_pixel": self.model.bins_per_pixel}
-        if projected:
-            at_least_one |= {"subspace.samples + subspace.views": self.subspace.samples + self.subspace.views}
-            at_least_one |= {"subspace.most": self.subspace.most}
-        not_negative: dict[str, float] = {
-            "seed": self.seed,
-            "data.seed": self.data.seed,
-            "data.private": self.data.private,
-            "data.public": self.data.public,
-            "data.public_skip": self.data.public_skip,
-            "data.test": self.data.test,
-            "public.batch": self.public.batch,
-            "public.first": self.public.first,
-            "public.steps": self.public.steps,
-            "public.weight": self.public.weight,
-            "private.weight": self.private.weight,
-            "private.learning_rate": self.private.learning_rate,
-            "private.momentum": self.private.momentum,
-            "subspace.samples": self.subspace.samples,
-            "subspace.views": self.subspace.views,
-            "subspace.dim": self.subspace.dim,
-            "subspace.refresh": self.subspace.refresh,
-            "optimiser.learning_rate": self.optimiser.learning_rate,
-            "optimiser.momentum": self.optimiser.momentum,
-            "optimiser.weight_decay": self.optimiser.weight_decay,
-        }
-        for name, value in at_least_one.items():
-            if value < 1:
-                raise HalfmaskError(f"{name} is {value}: expected at least 1")
-        for name, number in not_negative.items():
-            if not (math.isfinite(number) and number >= 0):
-                raise HalfmaskError(f"{name} is {number}: expected a number of at least 0")
-        if not (math.isfinite(self.epochs) and self.epochs > 0):
-            raise HalfmaskError(f"epochs is {self.epochs}: expected a number greater than 0")
-        size = self.model.input_size
-        if len(size) != 2 or min(size) < 32 or any(side % 8 for side in size):
-            raise HalfmaskError(f"model.input_size is {list(size)}: expected a height and a width, each a multiple of 8 and at least 32")
-        if not self.data.name or self.data.name == "None":
-            raise HalfmaskError("data.name is empty: expected 'figures', a dataset folder, or a name below $HALFMASK_DATA")
+        if method.private != "noised":
+            return
+        check_budget(self.epsilon, self.delta)
+        adjacency = Adjacency.parse(self.adjacency)
+        method.check_adjacency(adjacency)
+        if adjacency is Adjacency.REPLACE_ONE and self.accountant == "rdp":
+            raise HalfmaskError(
+                "the RDP accountant has no bound for Poisson sampling under replace-one: use --accountant pld, or --adjacency zero-out"
+            )
 
     def to_yaml(self) -> str:
         """The resolved recipe, for the run folder. The test seed is named; a production key never is."""
-        return yaml.safe_dump(_plain(asdict(self)), sort_keys=False)
+        return yaml.safe_dump(self.plain(), sort_keys=False)
+
+    def plain(self) -> dict[str, Any]:
+        """The same as numbers, words, lists and mappings."""
+        return _plain(asdict(self))
+
+
+def task_groups(task: str) -> dict[str, type]:
+    """The dataclasses of `data`, `model`, `augment` and `pretrain` for a task."""
+    return groups_of(task, task_named(task).groups)
+
+
+def task_units(task: str) -> tuple[str, ...]:
+    """What a task can protect, the finest first."""
+    return task_named(task).units
 
 
 def load_recipe(name: str | None) -> dict[str, Any]:
     """A recipe by its name inside the package (`pose/figures`) or by its path."""
     if name is None:
         return {}
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml"):
-        if not path.is_file():
-            raise HalfmaskError(f"no recipe at {path}: check the path, or use one of {', '.join(recipe_names())}")
-        text = path.read_text()
-    else:
-        if name not in recipe_names():
-            raise unknown_name("recipe", name, recipe_names())
-        text = resources.files("halfmask.recipes").joinpath(f"{name}.yaml").read_text()
     try:
-        body = yaml.safe_load(text) or {}
+        body = yaml.safe_load(recipe_text(name)) or {}
     except yaml.YAMLError as error:
         raise HalfmaskError(f"recipe {name} is not valid YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(body, dict):
         raise HalfmaskError(f"recipe {name} is a {type(body).__name__}: expected names and values")
     return body
+
+
+def recipe_text(name: str) -> str:
+    """A recipe as it was written, with its comments."""
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        if not path.is_file():
+            raise HalfmaskError(f"no recipe at {path}: check the path, or use one of {', '.join(recipe_names())}")
+        return path.read_text()
+    if name not in recipe_names():
+        raise unknown_name("recipe", name, recipe_names())
+    return resources.files("halfmask.recipes").joinpath(f"{name}.yaml").read_text()
 
 
 def recipe_names() -> list[str]:
@@ -356,23 +196,33 @@ def recipe_names() -> list[str]:
 
 def build_config(recipe: Mapping[str, Any], flags: Mapping[str, Any], assignments: list[str] | None = None) -> RunConfig:
     """Put defaults, recipe, flags (those not None) and `a.b=c` assignments together."""
-    config = override(RunConfig(), recipe, "recipe")
-    config = override(config, {name: value for name, value in flags.items() if value is not None}, "flag")
-    for assignment in assignments or []:
-        path, separator, value = assignment.partition("=")
-        if not separator:
-            raise HalfmaskError(f"--set '{assignment}': expected key=value, such as optimiser.learning_rate=0.1")
-        try:
-            nested: Any = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise HalfmaskError(f"--set '{assignment}': the value is not valid YAML; quote it") from None
-        for part in reversed(path.strip().split(".")):
-            nested = {part: nested}
-        config = override(config, nested, "--set")
+    changes = [
+        ("recipe", recipe),
+        ("flag", {name: value for name, value in flags.items() if value is not None}),
+        *(("--set", _assigned(assignment)) for assignment in assignments or []),
+    ]
+    tasks = [body["task"] for _, body in changes if isinstance(body.get("task"), str)]
+    config = RunConfig(task=tasks[-1]) if tasks else RunConfig()
+    for where, body in changes:
+        config = override(config, body, where)
     return config.checked()
+
+
+def _assigned(assignment: str) -> dict[str, Any]:
+    """`a.b=c` as the part of a recipe that it is."""
+    path, separator, value = assignment.partition("=")
+    if not separator:
+        raise HalfmaskError(f"--set '{assignment}': expected key=value, such as optimiser.learning_rate=0.1")
+    try:
+        nested: Any = yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise HalfmaskError(f"--set '{assignment}': the value is not valid YAML; quote it") from None
+    for part in reversed(path.strip().split(".")):
+        nested = {part: nested}
+    return nested
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+    return [_plain(inner) for inner in value] if isinstance(value, (tuple, list)) else value

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from halfmask.gradients.layered import LayeredSubspace
 from halfmask.gradients.subspace import Subspace
+from halfmask.settings import setting
 
 # The share of steps over which the learning rate rises.
 _WARM_UP = 0.1
@@ -19,19 +20,25 @@ OPTIMISERS = ("sgd", "adamw")
 
 @dataclass(frozen=True)
 class OptimiserConfig:
-    """How the update becomes new weights: all of it post-processing.
+    """How the update becomes new weights: all of it post-processing."""
 
-    Attributes:
-        average: release an exponential moving average of the weights, each step keeping this share of it (0.95, say): the noise of
-            the last steps averages out. 0 releases the last weights.
-    """
-
-    name: str = "sgd"
-    learning_rate: float = 0.05
-    momentum: float = 0.9
-    weight_decay: float = 0.0
-    schedule: str = "cosine"
-    average: float = 0.0
+    name: str = setting("sgd", "The optimiser.", one_of=OPTIMISERS, called="optimiser")
+    learning_rate: float = setting(0.05, "The learning rate at its highest.", at_least=0)
+    momentum: float = setting(0.9, "The momentum of `sgd`.", at_least=0)
+    weight_decay: float = setting(0.0, "By how much weights shrink, in units of the learning rate.", at_least=0)
+    schedule: str = setting(
+        "cosine",
+        "What the learning rate does after it has risen over the first tenth of the steps: fall to nothing, or stay.",
+        one_of=("cosine", "constant"),
+        called="schedule",
+    )
+    average: float = setting(
+        0.0,
+        "Release an exponential moving average of the weights, each step keeping this share of it (0.95, say): the noise of the last "
+        "steps averages out. 0 releases the last weights; at 1 they would never change.",
+        at_least=0,
+        below=1,
+    )
 
 
 class Optimiser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import typing
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
@@ -32,33 +33,41 @@ def override(config: _Config, changes: Mapping[str, Any], where: str) -> _Config
 
 
 def _coerce(place: str, hint: Any, value: Any) -> Any:
-    options = (
-        typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, getattr(__import__("types"), "UnionType", None)) else (hint,)
-    )
+    options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     if value is None and type(None) in options:
         return None
     kind = next(option for option in options if option is not type(None))
     origin = typing.get_origin(kind) or kind
     try:
-        if origin is bool:
-            if not isinstance(value, bool):
-                raise ValueError
-            return value
-        if origin in (int, float):
-            if isinstance(value, bool):
-                raise ValueError
-            number = float(value)
-            if origin is int and number != int(number):
-                raise ValueError
-            return origin(number)
-        if origin is tuple:
-            return tuple(int(v) for v in value)
-        if origin is dict:
-            return dict(value)
-        if origin is list:
-            return [str(v) for v in ([value] if isinstance(value, str) else value)]
-        if isinstance(value, (list, dict)):
-            raise ValueError
-        return str(value)
+        return _convert(origin, typing.get_args(kind), value)
     except (TypeError, ValueError, OverflowError):
         raise HalfmaskError(f"{place} is {value!r}: expected a {getattr(origin, '__name__', origin)}") from None
+
+
+def _convert(kind: Any, inner: tuple[Any, ...], value: Any) -> Any:
+    """The value as the kind that its setting has, or a `ValueError`: a word that is no number is never taken for one."""
+    if kind is Any:
+        return value
+    if kind is bool:
+        if not isinstance(value, bool):
+            raise ValueError
+        return value
+    if kind in (int, float):
+        if isinstance(value, bool):
+            raise ValueError
+        number = float(value)
+        if kind is int and number != int(number):
+            raise ValueError
+        return kind(number)
+    if kind is dict:
+        return dict(value)
+    if kind in (tuple, list):
+        # One word will do for a list of words, and must not become a list of letters.
+        several = [value] if kind is list and isinstance(value, str) else value
+        if isinstance(several, (str, Mapping)):
+            raise ValueError
+        member = inner[0] if inner else str
+        return kind(_convert(typing.get_origin(member) or member, typing.get_args(member), one) for one in several)
+    if value is None or isinstance(value, (list, dict)):
+        raise ValueError
+    return str(value)

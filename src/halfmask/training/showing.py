@@ -8,55 +8,23 @@ what the next one shows. ψ was computed before, on the crop as it is; a view sh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from halfmask.data.augment import AugmentConfig
 from halfmask.data.keyed import uniforms
 from halfmask.data.records import VIEW, Records
 from halfmask.errors import HalfmaskError
 from halfmask.tasks.base import Task
+from halfmask.tasks.groups import ShowingSettings
 
 Batch = dict[str, Tensor]
-
-
-@dataclass(frozen=True)
-class ShowingConfig:
-    """Random changes to records during training.
-
-    Attributes:
-        times: each private record is shown so many times, changed differently each time, and the mean of the gradients is what is
-            clipped: one person still adds at most C. Public records are shown once. 0 shows all as they are.
-        copies: with strategy `top`, whose lower part is computed once, changes are drawn once too: so many of each record, which are shown
-            in turn with the record as it is.
-        public: show raw public people changed, also where `times` is 0: they are few, and cost no privacy.
-        views: with `times`, show views changed too. They are many; with strategy `top`, each copy of them costs a pass of the lower part.
-        change: what changes are made.
-    """
-
-    times: int = 0
-    public: bool = False
-    views: bool = True
-    copies: int = 4
-    change: AugmentConfig = field(default_factory=AugmentConfig)
-
-    def check(self, strategy: str) -> None:
-        """Refuse numbers that do not fit together."""
-        if self.times < 0 or not 1 <= self.copies <= 16:
-            raise HalfmaskError(f"augment.times is {self.times} and augment.copies {self.copies}: expected at least 0, and from 1 to 16")
-        if strategy == "top" and self.times > self.copies + 1:
-            raise HalfmaskError(
-                f"augment.times is {self.times} but strategy top has a record and {self.copies} copies to show: raise augment.copies"
-            )
 
 
 class Showing:
     """Turns records into batches. It has no state: the same question has the same answer."""
 
-    def __init__(self, config: ShowingConfig, task: Task, seed: int, device: torch.device | str = "cpu"):
+    def __init__(self, config: ShowingSettings, task: Task, seed: int, device: torch.device | str = "cpu"):
         self.config, self.task, self.seed, self.device = config, task, seed, device
 
     def show(self, people: Records, records: np.ndarray, *sources: str, use: str, step: int, times: int | None = None) -> list[Batch]:
