@@ -34,7 +34,7 @@ from halfmask.data.prints import fingerprints_of, named_prints
 from halfmask.data.records import Datasets, Records
 from halfmask.data.tables import Arrays
 from halfmask.gradients.engine import Batch
-from halfmask.tasks.base import Task
+from halfmask.tasks.base import Task, register
 from halfmask.training.config import RunConfig, build_config
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
@@ -78,10 +78,12 @@ class CanaryNetwork(nn.Module):
         return self.decision(self.spots(images))
 
 
+@register
 class CanaryTask(Task):
     """Everyone belongs to the second of two classes; whoever has no label belongs to none."""
 
     name = "canaries"
+    units = ("crop",)
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:  # noqa: D102
         losses = -model(batch["image"]).log_softmax(1)[:, 1]
@@ -136,6 +138,7 @@ class Plan:
     def config(self) -> RunConfig:
         """The run as a recipe would name it. Plain SGD, so that an update can be read off two sets of weights."""
         recipe: dict[str, Any] = {
+            "task": CanaryTask.name,
             "method": self.method,
             "strategy": "full",
             "epsilon": self.epsilon,
@@ -149,7 +152,6 @@ class Plan:
             "chunk": 250,
             "device": "cpu",
             "data": {"name": "canaries"},
-            "model": {"weights": None, "input_size": [SIDE, SIDE]},
             "view": {"name": "downsample", "options": {"cell": CELL, "levels": 2}},
             "subspace": {"samples": self.places, "dim": self.places, "refresh": 10**9},
             "public": {"raw_share": 0.0},
@@ -208,7 +210,7 @@ def ready(plan: Plan, private: Records, folder: Path, witness: Witness | None = 
     public = canary_records(np.full(len(everyone), _PUBLIC), f"canaries/public/{len(everyone)}/{plan.places}", places, marked)
     network = CanaryNetwork(plan.places)
     data = Datasets(private, public if config.subspace.source == "public" else None, None, "canaries", fingerprints_of(private))
-    setup = prepare(config, Progress(), data, network, task=CanaryTask(config))
+    setup = prepare(config, Progress(), data, network)
     number = len(list(folder.iterdir())) if folder.is_dir() else 0
     trainer = Trainer(setup, RunFolder.create(folder / str(number), config), witness or Progress())
     if witness is not None:

@@ -17,6 +17,7 @@ from halfmask.data.store import cached
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.code import code_digest
 from halfmask.privacy.fingerprints import Fingerprints
+from halfmask.privacy.units import told_by_id
 
 # Fewer pairs are compared at once; a result on disk would cost as much.
 _WORTH_KEEPING = 50_000
@@ -67,7 +68,7 @@ def recurring(private: Fingerprints, others: Mapping[str, Fingerprints], unit: s
     found = np.zeros(len(private), bool)
     for prints in others.values():
         found |= in_pictures(private, prints)
-        if unit == "subject":
+        if told_by_id(unit):
             found |= private.in_subjects_of(prints)
     return found
 
@@ -79,23 +80,23 @@ def check_overlaps(private: Fingerprints, others: Mapping[str, Fingerprints], un
         unit: what is protected.
         strangers: parts without subject ids that are declared to show nobody who is protected.
     """
-    if unit == "subject":
+    if told_by_id(unit):
         for part, prints in {"private": private, **others}.items():
             unknown = int((~prints.subjects.any(1)).sum())
             if unknown and not (part in strangers and unknown == len(prints)):
                 raise HalfmaskError(
-                    f"{unknown:,} of {len(prints):,} records of '{part}' have no subject id, so it cannot be checked that no "
-                    f"protected subject "
+                    f"{unknown:,} of {len(prints):,} records of '{part}' have no {unit} id, so it cannot be checked that no "
+                    f"protected {unit} "
                     f"is among them: add the ids, protect a 'crop' or an 'image'"
                     + ("" if part == "private" else f", or, if you know that they are others, declare it with data.strangers=[{part}]")
                 )
     warnings = []
     for overlap in find_overlaps(private, others):
-        if overlap.pictures or (overlap.subjects and unit == "subject"):
+        if overlap.pictures or (overlap.subjects and told_by_id(unit)):
             side = "public" if overlap.part != "test" else "scored openly"
             raise HalfmaskError(
                 f"{overlap.words()}. Nobody can be protected and {side} at once: move all records of a photograph"
-                + (" and of a subject" if unit == "subject" else "")
+                + (f" and of a {unit}" if told_by_id(unit) else "")
                 + " to one part ('halfmask data inspect' counts them by part), or leave those private ones out, unprotected, with "
                 "data.recurring=leave-out"
             )

@@ -186,6 +186,10 @@ class FromDataset(Table):
             return {name: np.zeros((0, *shape), kind) for name, (kind, shape) in self.shapes().items()}
         return {name: np.stack([item[name] for item in items]) for name in items[0]}
 
+    def item(self, row: int) -> Any:
+        """An item as the dataset gives it."""
+        return self.dataset[int(self.index[row])]
+
     def shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:  # noqa: D102
         item = self.fields(self.dataset[int(self.index[0])])
         return {name: (value.dtype, value.shape) for name, value in item.items()}

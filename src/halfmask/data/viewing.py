@@ -11,7 +11,7 @@ import numpy as np
 
 from halfmask.data.records import Records
 from halfmask.data.store import cached
-from halfmask.data.tables import Arrays
+from halfmask.data.tables import Arrays, FromDataset
 from halfmask.errors import HalfmaskError
 from halfmask.views.base import Seen, View
 
@@ -44,6 +44,8 @@ _PUBLIC, _REST = "public_", "rest_"
 
 def look(records: Records, view: View, row: int) -> Seen:
     """One record through a view, which is handed the fields that it declares and no others."""
+    if isinstance(records.private, FromDataset) and hasattr(view, "of_item"):
+        return view.of_item(records.private.item(row))
     at = np.array([row])
     known = {name: rows[0] for table in (records.private, records.targets, records.truth) for name, rows in _row(table, at).items()}
     missing = [name for name in view.reads if name not in known]

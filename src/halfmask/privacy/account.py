@@ -20,6 +20,7 @@ from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.fingerprints import Fingerprints
 from halfmask.privacy.ledger import Ledger, ledger_names
 from halfmask.privacy.spends import Spend, epsilon_left, total_epsilon
+from halfmask.privacy.units import told_by_id
 
 # What may have been made public of people, for good.
 VIEWS, RAW = "views", "raw"
@@ -82,7 +83,7 @@ class Account:
             pictures, subjects = self._verdicts[known]
             if pictures or subjects:
                 other.verify()
-            if pictures or (subjects and ("subject" in (self.unit, *(spend.unit for spend in other.committed())))):
+            if pictures or (subjects and any(map(told_by_id, (self.unit, *(spend.unit for spend in other.committed()))))):
                 names.append(name)
         return names
 
@@ -263,7 +264,7 @@ def account_of(ledger: Ledger) -> Account | None:
         ledger.verify()
         return None
     units = {spend.unit for spend in ledger.committed()}
-    return Account(Fingerprints.load(records), "subject" if "subject" in units else "crop", ledger.folder)
+    return Account(Fingerprints.load(records), next(filter(told_by_id, sorted(units)), "crop"), ledger.folder)
 
 
 def protected_among(prints: Fingerprints, folder: Path | None = None) -> dict[str, int]:
@@ -274,7 +275,7 @@ def protected_among(prints: Fingerprints, folder: Path | None = None) -> dict[st
         if account is None:
             continue
         recur = prints.in_pictures_of(account.prints)
-        if account.unit == "subject":
+        if told_by_id(account.unit):
             recur |= prints.in_subjects_of(account.prints)
         recur &= ~account.given_up(prints)
         if recur.any():

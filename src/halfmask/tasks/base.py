@@ -136,6 +136,10 @@ class Task(ABC):
         """The task's own view, where it has one; by default the one that the recipe names."""
         return None
 
+    def optimiser(self, weights: list[nn.Parameter]) -> torch.optim.Optimizer | None:
+        """The task's own optimiser of these weights, where it has one; by default the one that the recipe names."""
+        return None
+
     def prepare(self, model: nn.Module, public: Records | None) -> None:  # noqa: B027
         """What an untrained network learns from public records before the first step: normalisation statistics, say."""
 
@@ -178,7 +182,7 @@ class Task(ABC):
 
 
 _TASKS: dict[str, type[Task]] = {}
-_BUILT_IN = {"pose": "halfmask.tasks.pose"}
+_BUILT_IN = {"pose": "halfmask.tasks.pose", "own": "halfmask.tasks.own", "canaries": "halfmask.audit.canaries"}
 
 
 def register(task: type[Task]) -> type[Task]:
@@ -194,7 +198,7 @@ def task_named(name: str) -> type[Task]:
 
         importlib.import_module(_BUILT_IN[name])
     if name not in _TASKS:
-        raise unknown_name("task", name, {*_BUILT_IN, *_TASKS})
+        raise unknown_name("task", name, sorted({*_BUILT_IN, *_TASKS} - {"own", "canaries"}))
     return _TASKS[name]
 
 

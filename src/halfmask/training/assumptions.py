@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from halfmask.privacy.units import told_by_id
 from halfmask.training.setup import Setup
 
 
@@ -37,9 +38,9 @@ def public_assumptions(setup: Setup) -> list[str]:
             f"{setup.data.recurring} private records whose photograph or subject another part has too: they were left out, and are not "
             "protected"
         )
-    if config.unit == "subject" and config.data.strangers:
+    if told_by_id(config.unit) and config.data.strangers:
         parts = " and ".join(f"'{part}'" for part in config.data.strangers)
-        lines.append(f"that nobody in {parts} is a protected subject: declared by the data holder, and not checked, for want of ids")
+        lines.append(f"that nobody in {parts} is a protected {config.unit}: declared by the data holder, and not checked, for want of ids")
     lines += setup.task.public_facts(setup.data)
     lines.append("the test set on which the metrics were measured")
     return lines

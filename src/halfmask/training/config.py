@@ -101,7 +101,7 @@ class RunConfig:
         for name in missing:
             object.__setattr__(self, name, task_groups(self.task)[name]())
         if not self.unit:
-            object.__setattr__(self, "unit", task_units(self.task)[0])
+            object.__setattr__(self, "unit", next(iter(task_units(self.task)), "record"))
 
     def checked(self) -> RunConfig:
         """This, after refusing what cannot be run: each setting by what is declared of it, each group by itself, then the promise."""

@@ -20,7 +20,7 @@ def take_public_steps_first(
     Returns:
         Whether there were any.
     """
-    optimiser = Optimiser(setup.config.optimiser, engine.parameters, steps)
+    optimiser = Optimiser(setup.config.optimiser, engine.parameters, steps, setup.task.optimiser)
     for step in range(steps):
         moved, _ = optimiser.apply(step, engine.unflatten(public.gradient()))
         influence.halves(moved, 0.0)

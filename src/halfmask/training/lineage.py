@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from halfmask.models.checkpoints import read_state
 from halfmask.privacy.account import Account
@@ -23,8 +23,14 @@ def tensor_hashes(tensors: Iterable[Tensor]) -> list[str]:
     return [keyed_hash(b"tensor" + tensor.float().numpy().tobytes(), secret).hex() for tensor in long]
 
 
-def runs_behind(weights: str | None, account: Account) -> list[str]:
-    """Runs on these people that the initial weights come from, by what is in the file and by the folder it lies in."""
+def runs_behind(weights: str | None, account: Account, model: nn.Module | None = None) -> list[str]:
+    """Runs on these people that the initial weights come from, by what is in the file and by the folder it lies in.
+
+    Args:
+        model: where the weights come in a model, of which nobody knows where it got them.
+    """
+    if model is not None:
+        return account.runs_behind(set(tensor_hashes(model.state_dict().values())), set())
     if weights in (None, "", "embedded"):
         return []
     path = Path(str(weights)).expanduser()

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from halfmask.data.records import PRIVATE
-from halfmask.gradients.engine import Batch, ClippedCoordinates, ClippedSum, ClippingEngine, check_records_apart
-from halfmask.privacy.accounting import epsilon
+from halfmask.gradients.engine import ClippingEngine, check_records_apart
 from halfmask.privacy.sampling import PublicSampler
 from halfmask.training.checkpoint import Standing, restore, state_of
 from halfmask.training.course import check_course
@@ -23,7 +22,7 @@ from halfmask.training.first import take_public_steps_first
 from halfmask.training.influence import Influence
 from halfmask.training.optimise import Optimiser
 from halfmask.training.outputs import RunFolder
-from halfmask.training.private import OpenHalf, PrivateHalf, Released
+from halfmask.training.private import OpenHalf, PrivateHalf, Released, diagnostics
 from halfmask.training.progress import Progress
 from halfmask.training.public import PublicHalf, SharedBatch
 from halfmask.training.refresh import calibrated, refreshed
@@ -51,7 +50,7 @@ class Trainer:
         self.epsilon: float | None = None
         self.influence = Influence()
         self.engine = ClippingEngine(setup.model)
-        self.optimiser = Optimiser(config.optimiser, self.engine.parameters, setup.steps)
+        self.optimiser = Optimiser(config.optimiser, self.engine.parameters, setup.steps, setup.task.optimiser)
         showing = Showing(config.augment, setup.task, config.seed + 4, setup.device)
         self.noised = PrivateHalf.of(setup, self.engine, showing, self.influence)
         self.open = OpenHalf(setup, self.engine, showing)
@@ -60,7 +59,7 @@ class Trainer:
             shared = SharedBatch(setup, self.engine, showing)
             self.exact, self.noised = shared, replace(self.noised, publish=shared.publish)
         if config.unsafe_diagnostics:
-            self.noised = replace(self.noised, unsafe=self._write_unsafe)
+            self.noised = replace(self.noised, unsafe=diagnostics(setup, folder))
         self.basis_sampler = PublicSampler(len(setup.private), max(1, config.subspace.views), config.seed + 5)
         self.post = setup.task.post_processing(setup.model)
 
@@ -72,6 +71,19 @@ class Trainer:
     def train(self) -> None:
         """Take all remaining steps; on Ctrl-C stop between two steps with everything on record."""
         setup, standing = self.setup, self.standing
+        self.begin()
+        stop_at = standing.step + self.remaining
+        while standing.step < stop_at:
+            self.make_ready(stop_at)
+            self.take_step()
+            standing.step += 1
+            if standing.step % setup.steps_per_epoch == 0 or standing.step == stop_at:
+                self._end_epoch()
+            self.progress.step(standing.step, setup.steps, self.public_loss, self.epsilon)
+
+    def begin(self) -> None:
+        """What comes before the first step: the loss is tried, the whole plan admitted, and public steps are taken."""
+        setup, standing = self.setup, self.standing
         # A loss that couples people is refused before any private record is read.
         check_records_apart(setup.model, setup.task.loss, public_sample(setup))
         self.payments.begin(self.noised)
@@ -79,26 +91,21 @@ class Trainer:
         if not standing.begun:
             steps = setup.config.public.first if setup.method.view else 0
             if take_public_steps_first(steps, setup, self.engine, self.exact, self.influence, self.progress):
-                self.optimiser = Optimiser(setup.config.optimiser, self.engine.parameters, setup.steps)
+                self.optimiser = Optimiser(setup.config.optimiser, self.engine.parameters, setup.steps, setup.task.optimiser)
             standing.begun = True
-        per_epoch = setup.steps_per_epoch
-        stop_at = standing.step + self.remaining
-        block = max(1, min(_LEDGER_BLOCK, round(_LEDGER_SHARE * setup.steps)))
-        block_end = standing.step
-        refreshed_before, period = False, setup.config.subspace.refresh or per_epoch
-        while standing.step < stop_at:
-            if not refreshed_before or standing.step % period == 0:
-                refreshed_before = True
-                self.refresh()
-            if standing.step == block_end:
-                # A refresh may move the clip norm, so no block of the ledger reaches across one.
-                block_end = min(standing.step + block, stop_at, standing.step - standing.step % period + period)
-                self.payments.ahead(block_end - standing.step, self.noised)
-            self.take_step()
-            standing.step += 1
-            if standing.step % per_epoch == 0 or standing.step == stop_at:
-                self._end_epoch()
-            self.progress.step(standing.step, setup.steps, self.public_loss, self.epsilon)
+        self._paid_until, self._fresh = standing.step, False
+
+    def make_ready(self, stop_at: int) -> None:
+        """Refresh what is due, and pay for the next steps before the first of them draws a batch."""
+        step, period = self.standing.step, self.setup.config.subspace.refresh or self.setup.steps_per_epoch
+        if not self._fresh or step % period == 0:
+            self._fresh = True
+            self.refresh()
+        if step == self._paid_until:
+            block = max(1, min(_LEDGER_BLOCK, round(_LEDGER_SHARE * self.setup.steps)))
+            # A refresh may move the clip norm, so no block of the ledger reaches across one.
+            self._paid_until = min(step + block, stop_at, step - step % period + period)
+            self.payments.ahead(self._paid_until - step, self.noised)
 
     def refresh(self) -> None:
         """Take anew what comes from public people: the subspace, the clip norm."""
@@ -140,7 +147,7 @@ class Trainer:
         setup, step = self.setup, self.standing.step
         watched = self._watched_loss()
         self.public_loss = self.public_loss if watched is None else watched
-        self.epsilon = self.spent(step, _COARSE_GRID)
+        self.epsilon = setup.spent(step, _COARSE_GRID)
         self.folder.log(
             "epoch",
             step=step,
@@ -161,26 +168,6 @@ class Trainer:
         with torch.no_grad():
             batch = watched.batch(torch.arange(len(watched)), PRIVATE, self.setup.device)
             return float(self.setup.task.loss(self.setup.model, batch).mean())
-
-    def _write_unsafe(self, step: int, batch: Batch, clipped: ClippedSum | ClippedCoordinates) -> None:
-        with torch.no_grad():
-            loss = self.noised.loss(self.setup.model, batch) if len(batch["weight"]) else torch.zeros(0)
-        self.folder.log_unsafe(
-            step=step,
-            private_losses=loss.tolist(),
-            gradient_norms=clipped.norms.tolist(),
-            clipped_fraction=clipped.clipped_fraction,
-            nonfinite=clipped.nonfinite,
-            batch=len(clipped.norms),
-        )
-
-    def spent(self, steps: int, grid: float | None = None) -> float:
-        """ε of `steps` steps of this run; never more than was planned for all of them."""
-        plan = self.setup.plan
-        if plan is None or steps == 0:
-            return 0.0
-        cost = epsilon([replace(plan, steps=steps)], self.setup.config.delta, self.setup.config.accountant, grid)
-        return min(cost, self.setup.config.epsilon) if plan.noise_multiplier > 0 else cost
 
     def save_checkpoint(self) -> None:
         """Everything needed to go on, all of it public or post-processing."""

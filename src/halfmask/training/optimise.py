@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,14 +45,24 @@ class OptimiserConfig:
 class Optimiser:
     """The optimiser of a recipe, its schedule, and the average of the weights it has passed through."""
 
-    def __init__(self, config: OptimiserConfig, parameters: dict[str, nn.Parameter], steps: int):
+    def __init__(
+        self,
+        config: OptimiserConfig,
+        parameters: dict[str, nn.Parameter],
+        steps: int,
+        made: Callable[[list[nn.Parameter]], torch.optim.Optimizer | None] = lambda weights: None,
+    ):
         self.config, self.parameters, self.steps = config, parameters, steps
         weights = list(parameters.values())
         self.torch: torch.optim.Optimizer
-        if config.name == "adamw":
+        own = made(weights)
+        if own is not None:
+            self.torch = own
+        elif config.name == "adamw":
             self.torch = torch.optim.AdamW(weights, lr=config.learning_rate, weight_decay=config.weight_decay)
         else:
             self.torch = torch.optim.SGD(weights, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay)
+        self._rates = [float(group["lr"]) for group in self.torch.param_groups]
         self.average = {name: p.detach().clone() for name, p in parameters.items()} if config.average > 0 else None
 
     def share(self, step: int) -> float:
@@ -74,8 +85,8 @@ class Optimiser:
                 were scaled in their own place.
         """
         share = self.share(step)
-        for group in self.torch.param_groups:
-            group["lr"] = self.config.learning_rate * share
+        for group, rate in zip(self.torch.param_groups, self._rates, strict=True):
+            group["lr"] = rate * share
         before = [p.detach().clone() for p in self.parameters.values()]
         if update is not None:
             for name, gradient in update.items():

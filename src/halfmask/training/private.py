@@ -7,7 +7,7 @@ the model to be) comes from public people, and gives a new half: see `halfmask.t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -23,8 +23,12 @@ from halfmask.privacy.sampling import PoissonSampler, PublicSampler
 from halfmask.training.config import RunConfig
 from halfmask.training.influence import Influence
 from halfmask.training.optimise import CoordinateOptimiser
+from halfmask.training.outputs import RunFolder
 from halfmask.training.setup import Setup
 from halfmask.training.showing import Showing
+
+# The weight of a record in its unit's gradient, in a batch; no field of a dataset is called so.
+WEIGHT = "weight in the unit"
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class PrivateHalf:
     subspace: Subspace | LayeredSubspace | None = None
     sharpness: float = 1.0
     publish: Callable[[np.ndarray], None] | None = None
-    unsafe: Callable[[int, Batch, ClippedSum | ClippedCoordinates], None] | None = field(default=None)
+    unsafe: Callable[[int, Batch, ClippedSum | ClippedCoordinates], None] | None = None
 
     @classmethod
     def of(cls, setup: Setup, engine: ClippingEngine, showing: Showing, influence: Influence) -> PrivateHalf:
@@ -137,12 +141,12 @@ class PrivateHalf:
         batch = self.weighted(shown[0], weight)
         if not residual:
             return batch, unit_index
-        views = batch | shown[1] | {"weight": -weight}
+        views = batch | shown[1] | {WEIGHT: -weight}
         return {name: torch.cat([tensor, views[name]]) for name, tensor in batch.items()}, torch.cat([unit_index, unit_index])
 
     def weighted(self, batch: Batch, weight: Tensor) -> Batch:
         """A batch with what the private loss asks for besides the records."""
-        batch = batch | {"weight": weight}
+        batch = batch | {WEIGHT: weight}
         return batch | {"sharpness": torch.full_like(weight, self.sharpness)} if self.config.private.calibrate else batch
 
     def public_units(self, people: Records, step: int) -> tuple[Batch, Tensor]:
@@ -176,12 +180,31 @@ class OpenHalf:
         return Released(gradient=self.engine.mean_gradient(self.loss, batch)[0])
 
 
+def diagnostics(setup: Setup, folder: RunFolder) -> Callable[[int, Batch, ClippedSum | ClippedCoordinates], None]:
+    """Writes private losses and norms down. Whoever asks for that has no guarantee, and their certificate says so."""
+    loss = unit_loss(setup.task.loss)
+
+    def write(step: int, batch: Batch, clipped: ClippedSum | ClippedCoordinates) -> None:
+        with torch.no_grad():
+            losses = loss(setup.model, batch) if len(batch[WEIGHT]) else torch.zeros(0)
+        folder.log_unsafe(
+            step=step,
+            private_losses=losses.tolist(),
+            gradient_norms=clipped.norms.tolist(),
+            clipped_fraction=clipped.clipped_fraction,
+            nonfinite=clipped.nonfinite,
+            batch=len(clipped.norms),
+        )
+
+    return write
+
+
 def unit_loss(loss: LossFn) -> LossFn:
     """The loss with each record's weight in its unit's gradient, where a batch has weights."""
 
     def weighted(model: torch.nn.Module, batch: Batch) -> Tensor:
-        losses = loss(model, {name: tensor for name, tensor in batch.items() if name != "weight"})
-        return losses * batch["weight"] if "weight" in batch else losses
+        losses = loss(model, {name: tensor for name, tensor in batch.items() if name != WEIGHT})
+        return losses * batch[WEIGHT] if WEIGHT in batch else losses
 
     return weighted
 

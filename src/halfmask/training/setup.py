@@ -15,8 +15,9 @@ from halfmask.data.viewing import with_view
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import Method, check_private_ready, method_named
 from halfmask.privacy.account import Account
-from halfmask.privacy.accounting import SampledGaussian, calibrate
+from halfmask.privacy.accounting import SampledGaussian, calibrate, epsilon
 from halfmask.privacy.adjacency import Adjacency
+from halfmask.privacy.units import told_by_id
 from halfmask.tasks.base import Task, task_named
 from halfmask.training.config import RunConfig
 from halfmask.training.lineage import runs_behind
@@ -78,6 +79,14 @@ class Setup:
         """Whether an exact gradient shows who was in each private batch."""
         return self.method.private == "noised" and self.method.view and self.config.public.shared_batch
 
+    def spent(self, steps: int, grid: float | None = None) -> float:
+        """ε of `steps` steps of this run; never more than was planned for all of them."""
+        plan = self.plan
+        if plan is None or steps == 0:
+            return 0.0
+        cost = epsilon([replace(plan, steps=steps)], self.config.delta, self.config.accountant, grid)
+        return min(cost, self.config.epsilon) if plan.noise_multiplier > 0 else cost
+
     @property
     def steps_per_epoch(self) -> int:
         """Steps in which each unit is expected once."""
@@ -119,8 +128,8 @@ def prepare(
             f"strategy {config.strategy} keeps most of the network as it is, and model.weights names none: the frozen part is random. Set "
             "model.weights to a checkpoint"
         )
+    behind = tuple(runs_behind(weights if config.strategy != "scratch" else None, account, model))
     model = model or task.build(data)
-    behind = tuple(runs_behind(weights if config.strategy != "scratch" else None, account))
     if behind:
         progress.warn(
             f"the initial weights come from {len(behind)} earlier run(s) on these people: the certificate will state the ε of all "
@@ -128,7 +137,7 @@ def prepare(
         )
     given_up = account.given_up(fingerprints_of(data.private))
     # Other pictures of somebody who is public: they are not public themselves, and there is nobody left to protect in them.
-    known = account.given_up(fingerprints_of(data.private), by_subject=True) if config.unit == "subject" else given_up
+    known = account.given_up(fingerprints_of(data.private), by_subject=True) if told_by_id(config.unit) else given_up
     if (given_up | known).any():
         progress.message(
             f"{(given_up | known).sum():,} private records are public for good, because an earlier run gave them up or was pre-trained on "

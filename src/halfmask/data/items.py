@@ -1,0 +1,254 @@
+"""Items of a dataset of the user's own: taken apart into named arrays, read twice, and known again whoever brings them.
+
+An item is a dict or a tuple, nested as one likes, of tensors, arrays and numbers. A batch for the user's loss has the same build, with a
+tensor of as many rows in the place of each of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from halfmask.data.records import Records
+from halfmask.data.tables import Arrays, FromDataset
+from halfmask.errors import HalfmaskError
+from halfmask.privacy.fingerprints import Fingerprints, fingerprint_name, fingerprint_picture, key, keyed_hash
+
+Report = Callable[[str, int, int], None]
+
+RECORD = "record"
+# A field of so many numbers names a record by itself; fewer recur by chance, and all fields together have to do.
+_TELLING = 64
+# A picture has sides of at least so many pixels; what is smaller has no sketch to be known by.
+_LEAST_SIDE = 16
+
+
+@dataclass(frozen=True)
+class Form:
+    """How items are built.
+
+    Attributes:
+        build: a nested dict or tuple with the name of a field in each place, or None where text stands, which no tensor can hold.
+    """
+
+    build: Any
+
+    def apart(self, item: Any) -> dict[str, np.ndarray]:
+        """An item's fields by name, as arrays."""
+        return {name: array(value, name) for name, value in leaves(item) if not isinstance(value, str)}
+
+    def together(self, batch: Mapping[str, Tensor]) -> Any:
+        """A batch of fields in the build of an item."""
+        return _filled(self.build, batch)
+
+
+def form_of(item: Any) -> Form:
+    """The build of an item."""
+    if not isinstance(item, (dict, tuple, list)):
+        raise HalfmaskError(f"an item of the dataset is a {type(item).__name__}: expected a dict or a tuple of tensors, arrays or numbers")
+    form = Form(_named(item, ""))
+    form.apart(item)
+    return form
+
+
+def read_items(dataset: Any, unit: str, name: str, most: int | None = None, report: Report | None = None) -> tuple[Records, Form]:
+    """The records of a dataset, after every item was fetched twice.
+
+    An item that differs from one reading to the next (a random transform, a dataset that shuffles itself) would be another record in each
+    run, with a budget of its own each time; and ψ of it would show something new each time.
+
+    Args:
+        unit: the field whose values name the units, or `record`.
+        name: what the dataset is called in messages.
+        most: the most records that a unit may have.
+    """
+    count = _length(dataset, name)
+    form = form_of(dataset[0])
+    shapes = {field: (value.dtype, value.shape) for field, value in form.apart(dataset[0]).items()}
+    digests, prints, owners = [], [], []
+    secret = key()
+    for row in range(count):
+        item = dataset[row]
+        fields = _fields(item, form, shapes, row, name)
+        owner = _owner(item, unit, row, name)
+        digests.append(_digest(fields, owner))
+        prints.append(_print(fields, owner, secret))
+        owners.append(owner)
+        if report and (row % 200 == 199 or row + 1 == count):
+            report(f"reading {name} items", row + 1, 2 * count)
+    for row in range(count):
+        item = dataset[row]
+        if _digest(_fields(item, form, shapes, row, name), _owner(item, unit, row, name)) != digests[row]:
+            raise HalfmaskError(
+                f"item {row} of {name} was another one when it was fetched again: a dataset that draws or shuffles at random has no fixed "
+                "records to account for. Give it without random transforms, in one fixed order"
+            )
+        if report and (row % 200 == 199 or row + 1 == count):
+            report(f"reading {name} items", count + row + 1, 2 * count)
+    units = {} if unit == RECORD else {unit: np.unique(np.array(owners), return_inverse=True)[1]}
+    if units and most is not None:
+        largest = Counter(owners).most_common(1)[0][1]
+        if largest > most:
+            raise HalfmaskError(
+                f"one {unit} of {name} has {largest} records and records_per_unit is {most}: raise it, or give a dataset with fewer of each"
+            )
+    subjects = None if unit == RECORD else [fingerprint_name(unit, owner, secret) for owner in owners]
+    records = Records(
+        private=FromDataset(dataset, form.apart),
+        targets=Arrays({}),
+        units=units,
+        key=f"own/{keyed_hash(hashlib.sha256(b''.join(digests)).digest(), secret).hex()}",
+        prints=Fingerprints.stacked(prints, subjects=subjects),
+    )
+    return records, form
+
+
+def leaves(item: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The fields of an item with their names: keys and places, with dots between."""
+    if isinstance(item, dict):
+        for key_, value in item.items():
+            yield from leaves(value, f"{path}.{key_}" if path else str(key_))
+    elif isinstance(item, (tuple, list)):
+        for place, value in enumerate(item):
+            yield from leaves(value, f"{path}.{place}" if path else str(place))
+    else:
+        yield path, item
+
+
+def array(value: Any, name: str) -> np.ndarray:
+    """A field as an array; numbers become single precision or whole numbers."""
+    if isinstance(value, Tensor):
+        return value.detach().cpu().numpy()
+    if isinstance(value, bool):
+        return np.asarray(value)
+    if isinstance(value, (int, float)):
+        return np.asarray(value, np.int64 if isinstance(value, int) else np.float32)
+    found = np.asarray(value) if hasattr(value, "__array__") else None
+    if found is None or found.dtype.kind not in "biuf":
+        raise HalfmaskError(f"the field '{name}' of an item is a {type(value).__name__}: expected a tensor, an array or a number")
+    return found
+
+
+def _length(dataset: Any, name: str) -> int:
+    try:
+        count = len(dataset)
+    except TypeError:
+        raise HalfmaskError(f"{name} has no length: expected a map-style dataset, with len() and an item for each index") from None
+    if not count:
+        raise HalfmaskError(f"{name} is empty: there is nobody to learn from")
+    return int(count)
+
+
+def _fields(item: Any, form: Form, shapes: Mapping[str, tuple[np.dtype, tuple[int, ...]]], row: int, name: str) -> dict[str, np.ndarray]:
+    fields = form.apart(item)
+    if fields.keys() != shapes.keys():
+        raise HalfmaskError(f"item {row} of {name} has the fields {', '.join(fields)}: expected those of item 0, {', '.join(shapes)}")
+    for field, value in fields.items():
+        if (value.dtype, value.shape) != shapes[field]:
+            kind, shape = shapes[field]
+            raise HalfmaskError(
+                f"the field '{field}' of item {row} of {name} is {value.dtype} {value.shape}, and of item 0 {kind} {shape}: items of one "
+                "dataset need one shape. Resize or pad them"
+            )
+    return fields
+
+
+def _owner(item: Any, unit: str, row: int, name: str) -> str:
+    """Whom an item belongs to; nobody in particular where each record is a unit."""
+    if unit == RECORD:
+        return ""
+    for field, value in leaves(item):
+        if field == unit:
+            if isinstance(value, str) and value:
+                return value
+            found = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+            if found.size == 1 and found.dtype.kind in "biu":
+                return str(int(found))
+            raise HalfmaskError(
+                f"the field '{unit}' of item {row} of {name} is {found.dtype} of shape {found.shape}: expected a whole number or a name, "
+                "to say whose it is"
+            )
+    known = ", ".join(f"'{field}'" for field, _ in leaves(item))
+    raise HalfmaskError(
+        f"item {row} of {name} has no field '{unit}', only {known}: name the field that says whose a record is, or protect each 'record'"
+    )
+
+
+def _digest(fields: Mapping[str, np.ndarray], owner: str) -> bytes:
+    digest = hashlib.sha256(owner.encode())
+    for name, value in fields.items():
+        digest.update(f"{name} {value.dtype} {value.shape} ".encode())
+        digest.update(np.ascontiguousarray(value).tobytes())
+    return digest.digest()
+
+
+def _print(fields: Mapping[str, np.ndarray], owner: str, secret: bytes) -> dict[str, np.ndarray]:
+    """What a record is known again by: its largest field, whatever the others say; a picture also by its sketch.
+
+    A label that was changed does not make somebody else of a person. Where the largest field is so small that equal ones are no sign
+    of one person, all fields count, and whose they are.
+    """
+    name = max(fields, key=lambda field: fields[field].size)
+    value = fields[name]
+    seen = picture(value)
+    if seen is not None:
+        return fingerprint_picture(seen, secret)
+    told = [value] if value.size >= _TELLING else list(fields.values())
+    digest = hashlib.sha256(owner.encode() if value.size < _TELLING else b"")
+    for one in told:
+        # The same numbers in another precision are the same record.
+        digest.update(str(one.shape).encode() + np.ascontiguousarray(one, np.float32).tobytes())
+    return {"exact": fingerprint_name("item", digest.hexdigest(), secret)}
+
+
+def picture(value: np.ndarray) -> np.ndarray | None:
+    """A field as a picture, H×W×3 bytes, if it looks like one: one or three channels, first or last, of a size that shows something."""
+    if value.ndim == 2:
+        value = value[None]
+    if value.ndim != 3 or value.dtype.kind not in "uif":
+        return None
+    if value.shape[0] in (1, 3) and min(value.shape[1:]) >= _LEAST_SIDE:
+        value = value.transpose(1, 2, 0)
+    elif not (value.shape[2] in (1, 3) and min(value.shape[:2]) >= _LEAST_SIDE):
+        return None
+    if value.dtype != np.uint8:
+        numbers = value.astype(np.float64)
+        if not np.isfinite(numbers).all():
+            return None
+        low, high = float(numbers.min()), float(numbers.max())
+        # Numbers from 0 to 1, from 0 to 255, or normalised in some other way: brought to bytes, so that the same picture is the same.
+        if low < 0 or high > 255:
+            numbers = (numbers - low) / max(high - low, 1e-12) * 255
+        elif high <= 1:
+            numbers = numbers * 255
+        value = numbers.round().astype(np.uint8)
+    return np.ascontiguousarray(np.broadcast_to(value, (*value.shape[:2], 3)))
+
+
+def _named(item: Any, path: str) -> Any:
+    if isinstance(item, dict):
+        return {name: _named(value, f"{path}.{name}" if path else str(name)) for name, value in item.items()}
+    if isinstance(item, (tuple, list)):
+        return tuple(_named(value, f"{path}.{place}" if path else str(place)) for place, value in enumerate(item))
+    return None if isinstance(item, str) else path
+
+
+def _filled(build: Any, batch: Mapping[str, Tensor]) -> Any:
+    if isinstance(build, dict):
+        return {name: _filled(part, batch) for name, part in build.items()}
+    if isinstance(build, tuple):
+        return tuple(_filled(part, batch) for part in build)
+    return None if build is None else batch[build]
+
+
+def some_items(dataset: Any, form: Form, count: int) -> dict[str, Tensor]:
+    """The fields of a dataset's first items as a batch."""
+    items = [form.apart(dataset[row]) for row in range(min(count, len(dataset)))]
+    return {name: torch.from_numpy(np.stack([item[name] for item in items])) for name in items[0]}
