@@ -35,6 +35,9 @@ OutOption = Annotated[Path, typer.Option(help="Folder for the audit's file, pict
 
 @app.command("mechanism")
 def mechanism(
+    run: Annotated[
+        Path | None, typer.Argument(help="The folder of a run, to try its own loss and network in place of canaries.", show_default=False)
+    ] = None,
     method: Annotated[str | None, typer.Option(help="Methods, with commas between. (default: all that add noise)")] = None,
     epsilon: Annotated[float, typer.Option(help="The ε that is claimed, at δ = 1e-6.")] = 1.0,
     assignments: Annotated[
@@ -52,12 +55,21 @@ def mechanism(
 ) -> None:
     """Send canaries through the real training step of each method, and check noise, clip, coins, views and divisor.
 
+    With a run: take real steps with its task's own loss and network, on noise in the shape of its records.
+
     Exits with code 1 if any attack proves more than was claimed, or any check fails. No data of yours is read.
     """
     from halfmask.audit.mechanism import audit_mechanism
+    from halfmask.audit.own import audit_run
     from halfmask.cli.console import note
+    from halfmask.training.runs import open_run
 
     use_threads(threads)
+    if run is not None:
+        if method is not None or assignments:
+            raise HalfmaskError("--method and --set choose what canaries go through: with a run, its own loss and network are tried")
+        _finish(audit_run(open_run(run, "cpu"), seed), out, as_json)
+        return
     _finish(audit_mechanism(None if method is None else names(method, "--method"), epsilon, seed, note, assignments or ()), out, as_json)
 
 

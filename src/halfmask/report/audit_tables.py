@@ -52,6 +52,16 @@ def _mechanism(body: Body) -> Summary:
     return Summary(("method", "ε claimed", "proven at least", "passed", "result"), rows, lines, failures)
 
 
+def _loss(body: Body) -> Summary:
+    rows = [(check["check"], check["found"], check["expected"], word(check)) for check in body["checks"]]
+    failures = [f"{check['check']}: {check['found']}; expected {check['expected']}" for check in body["checks"] if not check["passed"]]
+    lines = [
+        f"The loss and network of task '{body['task']}', {body['trained_numbers']:,} numbers, by the {body['path']} path: real steps on "
+        "noise in the shape of its records. One failed check refutes the promise."
+    ]
+    return Summary(("check", "found", "expected", "result"), rows, lines, failures)
+
+
 def _model(body: Body) -> Summary:
     rows = []
     for result in body["results"]:
@@ -118,6 +128,7 @@ def _view(body: Body) -> Summary:
 
 _MAKERS: dict[str, Callable[[Body], Summary]] = {
     "mechanism": _mechanism,
+    "loss": _loss,
     "model": _model,
     "planted": _planted,
     "inversion": _inversion,

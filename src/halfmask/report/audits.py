@@ -21,6 +21,7 @@ from halfmask.report.style import STYLE
 
 _TITLES = {
     "mechanism": "Audit of the mechanism",
+    "loss": "Audit of the loss: what can one unit do to a step?",
     "model": "Audit of the model: who was in the training set?",
     "planted": "Audit of the recipe: can planted people be found in the model?",
     "inversion": "Audit of one step: can a person be drawn again?",
