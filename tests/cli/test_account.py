@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+import halfmask as library
+
 PLAN = ("--delta", "4e-5", "--size", "22146", "--batch", "256", "--epochs", "25")
 
 
@@ -25,6 +27,15 @@ def test_noise_for_a_budget(halfmask, adjacency: str, accountant: str, sigma: fl
 def test_budget_of_a_noise(halfmask) -> None:
     answer = body(halfmask("account", "--noise-multiplier", "2.3773", *PLAN, "--json"))
     assert answer["epsilon"] == pytest.approx(0.8, rel=5e-3)
+
+
+def test_the_command_and_the_library_say_the_same(halfmask) -> None:
+    more = ("--units-per-image", "2", "--shared-batch", "--accountant", "rdp")
+    answer = body(halfmask("account", "--noise-multiplier", "3", *PLAN, *more, "--json"))
+    plan = {"units": 22146, "batch": 256, "epochs": 25, "delta": 4e-5, "accountant": "rdp"}
+    assert answer == library.account(**plan, noise_multiplier=3, units_per_image=2, shared_batch=True)
+    # No noise: infinite, which JSON has a word for and no number.
+    assert body(halfmask("account", "--noise-multiplier", "0", *PLAN, "--json"))["epsilon"] == "infinity"
 
 
 def test_the_cost_of_a_shared_batch(halfmask) -> None:

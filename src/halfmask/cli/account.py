@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -40,52 +40,34 @@ def account(
     as_json: JsonOption = False,
 ) -> None:
     """Compute the noise for a budget, or the budget of a noise."""
-    from dataclasses import replace
-
     from halfmask.cli.console import say, say_json
-    from halfmask.cli.settings import use_threads
-    from halfmask.privacy.accounting import SampledGaussian, calibrate
-    from halfmask.privacy.accounting import epsilon as epsilon_of
-    from halfmask.privacy.adjacency import Adjacency
+    from halfmask.cli.settings import quieten
+    from halfmask.privacy.costs import account as cost
 
-    use_threads(None)
+    quieten()
     if (epsilon is None) == (noise_multiplier is None):
         raise HalfmaskError("give either --epsilon (to find the noise) or --noise-multiplier (to find ε), and not both")
     if (epochs is None) == (steps is None):
         raise HalfmaskError("give either --epochs or --steps, and not both")
-    if not 1 <= batch <= size:
-        raise HalfmaskError(f"the batch is {batch:g} of {size} units: expected between 1 and {size}")
-    if not 0 < delta < 1:
-        raise HalfmaskError(f"delta is {delta}: expected a probability between 0 and 1, well below 1/N, such as 1e-5")
-    if epochs is not None and not epochs > 0:
-        raise HalfmaskError(f"epochs is {epochs}: expected a number greater than 0")
-    relation = Adjacency.parse(adjacency)
-    rate = batch / size
-    count = steps if steps is not None else math.ceil(epochs * size / batch)  # type: ignore[operator]
-    if epsilon is not None:
-        # The noise is what a correct run would use: a mistake does not change the noise, it changes what the noise is worth.
-        noise_multiplier = calibrate(epsilon, delta, rate, count, relation, accountant)
-    assert noise_multiplier is not None
-    plan = SampledGaussian(noise_multiplier, rate, count, relation)
-    result: dict[str, Any] = {
-        "noise_multiplier": noise_multiplier,
-        "epsilon": _word(epsilon_of([plan], delta, accountant)),
-        "delta": delta,
-        "steps": count,
-        "sampling_rate": rate,
-        "adjacency": relation.value,
-        "accountant": accountant,
-    }
-    if shared_batch:
-        result["epsilon_shared_batch"] = _word(epsilon_of([replace(plan, visible_batches=True)], delta, accountant))
-    if units_per_image > 1:
-        result["units_per_image"] = units_per_image
-        result["epsilon_image"] = _word(epsilon_of([replace(plan, group_size=units_per_image)], delta, accountant))
+    found = cost(
+        size,
+        batch,
+        epochs,
+        epsilon,
+        delta,
+        adjacency,
+        accountant,
+        noise_multiplier,
+        steps=steps,
+        units_per_image=units_per_image,
+        shared_batch=shared_batch,
+    )
+    result = {name: _word(value) if name.startswith("epsilon") else value for name, value in found.items()}
     if as_json:
         say_json(result)
         return
-    say(f"noise multiplier σ = {noise_multiplier:.5g}   ε = {_shown(result['epsilon'])}   δ = {delta:g}")
-    say(f"{count:,} steps, sampling rate {rate:.6g}, {relation.value}, {accountant}")
+    say(f"noise multiplier σ = {result['noise_multiplier']:.5g}   ε = {_shown(result['epsilon'])}   δ = {delta:g}")
+    say(f"{result['steps']:,} steps, sampling rate {result['sampling_rate']:.6g}, {adjacency}, {accountant}")
     if delta >= 1 / size:
         say(f"warning: δ is not below 1/N = {1 / size:.2g}: publishing one unit outright would satisfy it", "yellow")
     if units_per_image > 1:

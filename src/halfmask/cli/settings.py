@@ -59,11 +59,16 @@ def resolve(recipe: str | None, flags: Mapping[str, Any], assignments: list[str]
 
 
 def use_threads(threads: int | None) -> None:
-    """Limit torch's threads, and keep a library's remarks about its own convergence off the screen."""
+    """Limit torch's threads, and keep libraries quiet."""
     import torch
 
     if threads is not None:
         torch.set_num_threads(threads)
+    quieten()
+
+
+def quieten() -> None:
+    """Keep a library's remarks about its own convergence off the screen."""
     logging.getLogger("absl").setLevel(logging.ERROR)
 
 
