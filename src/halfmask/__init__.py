@@ -8,20 +8,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from halfmask.data.records import Records
+    from halfmask.data.records import Datasets, Records
+    from halfmask.errors import HalfmaskError
     from halfmask.gradients.engine import ClippingEngine
     from halfmask.privacy.costs import account
-    from halfmask.tasks.base import Task
+    from halfmask.tasks.base import Scores, Task, register
+    from halfmask.training.own import train
+    from halfmask.training.own_loop import Private
+    from halfmask.views.base import Seen, View
 
 __version__ = "0.1.0"
-__all__ = ["ClippingEngine", "Private", "Records", "Task", "__version__", "account", "train"]
+__all__ = [
+    "ClippingEngine",
+    "Datasets",
+    "HalfmaskError",
+    "Private",
+    "Records",
+    "Scores",
+    "Seen",
+    "Task",
+    "View",
+    "__version__",
+    "account",
+    "register",
+    "train",
+]
 
 _HOMES = {
     "ClippingEngine": "halfmask.gradients.engine",
+    "Datasets": "halfmask.data.records",
+    "HalfmaskError": "halfmask.errors",
     "Private": "halfmask.training.own_loop",
     "Records": "halfmask.data.records",
+    "Scores": "halfmask.tasks.base",
     "Task": "halfmask.tasks.base",
+    "Seen": "halfmask.views.base",
+    "View": "halfmask.views.base",
     "account": "halfmask.privacy.costs",
+    "register": "halfmask.tasks.base",
     "train": "halfmask.training.own",
 }
 

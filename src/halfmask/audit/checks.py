@@ -31,7 +31,7 @@ from halfmask.privacy.sampling import PoissonSampler
 from halfmask.training.loop import Trainer
 
 FALSE_ALARM = 1e-6
-_VARIANCE_NUMBERS = 1_000_000
+_VARIANCE_NUMBERS, _MOST_RELEASES = 1_000_000, 10_000
 _COIN_STEPS = 10_000
 # Relative, for sums of a few single-precision numbers.
 _ROUNDING = 1e-5
@@ -42,7 +42,7 @@ def noise_variance(trainer: Trainer) -> Finding:
     nobody, half = np.zeros(0, np.int64), trainer.noised
     empty = half.clipped(*half.shown(half.records, nobody, torch.from_numpy(nobody), torch.zeros(0), 0))
     dimensions = trainer.engine.size if half.subspace is None else half.subspace.dimension
-    releases = math.ceil(_VARIANCE_NUMBERS / dimensions)
+    releases = min(_MOST_RELEASES, math.ceil(_VARIANCE_NUMBERS / dimensions))
     energy = sum(float(half.mechanism.release(empty, half.subspace).double().square().sum()) for _ in range(releases))
     # What was claimed: σ of the plan, and the C that sums are clipped to, not what the mechanism says of its noise.
     claimed = trainer.setup.noise_multiplier * empty.clip_norm / half.poisson.expected_batch

@@ -154,7 +154,7 @@ def score_table(metrics: dict[str, float], views: dict[str, float] | None, title
     """Joint groups down, so that the table fits a narrow terminal."""
     from rich.table import Table
 
-    from halfmask.metrics.names import headline, printed
+    from halfmask.metrics.names import headline, is_percentage, printed
     from halfmask.report.tables import format_metric, heading
 
     table = Table(title=title, title_justify="left")
@@ -170,7 +170,9 @@ def score_table(metrics: dict[str, float], views: dict[str, float] | None, title
         label = {first: "Mean", second: f"Mean {printed(second)}"}.get(name, heading(name)) if groups else heading(name)
         if name == first and groups:
             table.add_section()
-        table.add_row(label, format_metric(metrics[name]), *([format_metric(views[name])] if views is not None else []))
+        digits = 1 if is_percentage(name) else None
+        shown = [metrics[name]] + ([views[name]] if views is not None else [])
+        table.add_row(label, *(format_metric(value, digits=digits) for value in shown))
     return table
 
 

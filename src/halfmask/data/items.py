@@ -16,18 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from halfmask.data.prints import print_record
 from halfmask.data.records import Records
 from halfmask.data.tables import Arrays, FromDataset
 from halfmask.errors import HalfmaskError
-from halfmask.privacy.fingerprints import Fingerprints, fingerprint_name, fingerprint_picture, key, keyed_hash
+from halfmask.privacy.fingerprints import Fingerprints, fingerprint_name, key, keyed_hash
 
 Report = Callable[[str, int, int], None]
 
 RECORD = "record"
-# A field of so many numbers names a record by itself; fewer recur by chance, and all fields together have to do.
-_TELLING = 64
-# A picture has sides of at least so many pixels; what is smaller has no sketch to be known by.
-_LEAST_SIDE = 16
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,7 @@ def read_items(dataset: Any, unit: str, name: str, most: int | None = None, repo
         fields = _fields(item, form, shapes, row, name)
         owner = _owner(item, unit, row, name)
         digests.append(_digest(fields, owner))
-        prints.append(_print(fields, owner, secret))
+        prints.append(print_record(fields, owner, secret))
         owners.append(owner)
         if report and (row % 200 == 199 or row + 1 == count):
             report(f"reading {name} items", row + 1, 2 * count)
@@ -187,49 +184,6 @@ def _digest(fields: Mapping[str, np.ndarray], owner: str) -> bytes:
         digest.update(f"{name} {value.dtype} {value.shape} ".encode())
         digest.update(np.ascontiguousarray(value).tobytes())
     return digest.digest()
-
-
-def _print(fields: Mapping[str, np.ndarray], owner: str, secret: bytes) -> dict[str, np.ndarray]:
-    """What a record is known again by: its largest field, whatever the others say; a picture also by its sketch.
-
-    A label that was changed does not make somebody else of a person. Where the largest field is so small that equal ones are no sign
-    of one person, all fields count, and whose they are.
-    """
-    name = max(fields, key=lambda field: fields[field].size)
-    value = fields[name]
-    seen = picture(value)
-    if seen is not None:
-        return fingerprint_picture(seen, secret)
-    told = [value] if value.size >= _TELLING else list(fields.values())
-    digest = hashlib.sha256(owner.encode() if value.size < _TELLING else b"")
-    for one in told:
-        # The same numbers in another precision are the same record.
-        digest.update(str(one.shape).encode() + np.ascontiguousarray(one, np.float32).tobytes())
-    return {"exact": fingerprint_name("item", digest.hexdigest(), secret)}
-
-
-def picture(value: np.ndarray) -> np.ndarray | None:
-    """A field as a picture, H×W×3 bytes, if it looks like one: one or three channels, first or last, of a size that shows something."""
-    if value.ndim == 2:
-        value = value[None]
-    if value.ndim != 3 or value.dtype.kind not in "uif":
-        return None
-    if value.shape[0] in (1, 3) and min(value.shape[1:]) >= _LEAST_SIDE:
-        value = value.transpose(1, 2, 0)
-    elif not (value.shape[2] in (1, 3) and min(value.shape[:2]) >= _LEAST_SIDE):
-        return None
-    if value.dtype != np.uint8:
-        numbers = value.astype(np.float64)
-        if not np.isfinite(numbers).all():
-            return None
-        low, high = float(numbers.min()), float(numbers.max())
-        # Numbers from 0 to 1, from 0 to 255, or normalised in some other way: brought to bytes, so that the same picture is the same.
-        if low < 0 or high > 255:
-            numbers = (numbers - low) / max(high - low, 1e-12) * 255
-        elif high <= 1:
-            numbers = numbers * 255
-        value = numbers.round().astype(np.uint8)
-    return np.ascontiguousarray(np.broadcast_to(value, (*value.shape[:2], 3)))
 
 
 def _named(item: Any, path: str) -> Any:

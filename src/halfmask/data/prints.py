@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -13,17 +14,21 @@ from halfmask.data.store import cached
 from halfmask.privacy.fingerprints import (
     Fingerprints,
     fingerprint_annotation,
-    fingerprint_images,
     fingerprint_name,
     fingerprint_picture,
     key,
     keyed_hash,
 )
+from halfmask.privacy.units import told_by_id
 
 if TYPE_CHECKING:
     from halfmask.data.records import Records
 
 _PREFIX = "print_"
+# A field of so many numbers names a record by itself; fewer recur by chance, and all fields together have to do.
+_TELLING = 64
+# A picture has sides of at least so many pixels; what is smaller has no sketch to be known by.
+_LEAST_SIDE = 16
 
 
 def empty_prints(count: int) -> dict[str, np.ndarray]:
@@ -62,16 +67,66 @@ def named_prints(names: Sequence[str], subjects: Sequence[str] | None = None) ->
 
 
 def fingerprints_of(records: Records) -> Fingerprints:
-    """Those that the records carry, or, for records that were made in memory, those of their pictures."""
+    """Those that the records carry, or, for records that were made in memory, those of what they hold."""
     if records.prints is not None:
         return records.prints
 
-    def pictures() -> np.ndarray:
-        return records.private.rows(np.arange(len(records)))["image"]
+    def build() -> dict[str, np.ndarray]:
+        secret, rows = key(), []
+        for row in range(len(records)):
+            at = np.array([row])
+            fields = {name: value[0] for table in (records.private, records.targets) for name, value in table.rows(at).items()}
+            rows.append(print_record(fields, "", secret))
+        subject = next((unit for unit in records.unit_names() if told_by_id(unit)), None)
+        names = None if subject is None else [fingerprint_name(subject, str(one), secret) for one in records.unit_ids(subject)]
+        return Fingerprints.stacked(rows, subjects=names).arrays()
 
     # Worth something under the key they were made with alone: under another one they are made anew.
     name = f"{records.key}/{keyed_hash(b'cache').hex()[:8]}"
-    return Fingerprints.from_arrays(cached("fingerprints", name, lambda: fingerprint_images(pictures()).arrays()))
+    return Fingerprints.from_arrays(cached("fingerprints", name, build))
+
+
+def print_record(fields: Mapping[str, np.ndarray], owner: str, secret: bytes) -> dict[str, np.ndarray]:
+    """What a record is known again by: its largest field, whatever the others say; a picture also by its sketch.
+
+    A label that was changed does not make somebody else of a person. Where the largest field is so small that equal ones are no sign
+    of one person, all fields count, and whose they are.
+    """
+    name = max(fields, key=lambda field: fields[field].size)
+    value = fields[name]
+    seen = picture(value)
+    if seen is not None:
+        return fingerprint_picture(seen, secret)
+    told = [value] if value.size >= _TELLING else list(fields.values())
+    digest = hashlib.sha256(owner.encode() if value.size < _TELLING else b"")
+    for one in told:
+        # The same numbers in another precision are the same record.
+        digest.update(str(one.shape).encode() + np.ascontiguousarray(one, np.float32).tobytes())
+    return {"exact": fingerprint_name("item", digest.hexdigest(), secret)}
+
+
+def picture(value: np.ndarray) -> np.ndarray | None:
+    """A field as a picture, H×W×3 bytes, if it looks like one: one or three channels, first or last, of a size that shows something."""
+    if value.ndim == 2:
+        value = value[None]
+    if value.ndim != 3 or value.dtype.kind not in "uif":
+        return None
+    if value.shape[0] in (1, 3) and min(value.shape[1:]) >= _LEAST_SIDE:
+        value = value.transpose(1, 2, 0)
+    elif not (value.shape[2] in (1, 3) and min(value.shape[:2]) >= _LEAST_SIDE):
+        return None
+    if value.dtype != np.uint8:
+        numbers = value.astype(np.float64)
+        if not np.isfinite(numbers).all():
+            return None
+        low, high = float(numbers.min()), float(numbers.max())
+        # Numbers from 0 to 1, from 0 to 255, or normalised in some other way: brought to bytes, so that the same picture is the same.
+        if low < 0 or high > 255:
+            numbers = (numbers - low) / max(high - low, 1e-12) * 255
+        elif high <= 1:
+            numbers = numbers * 255
+        value = numbers.round().astype(np.uint8)
+    return np.ascontiguousarray(np.broadcast_to(value, (*value.shape[:2], 3)))
 
 
 @cache

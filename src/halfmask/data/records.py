@@ -67,6 +67,20 @@ class Records:
         if len(self.ids) != len(self):
             raise HalfmaskError(f"{len(self)} records have {len(self.ids)} ids: expected one for each. Choose records with 'take'")
 
+    @classmethod
+    def of_arrays(
+        cls,
+        private: Mapping[str, Any],
+        targets: Mapping[str, Any] | None = None,
+        units: Mapping[str, np.ndarray] | None = None,
+        key: str | None = None,
+    ) -> Records:
+        """Records from arrays with a row for each of them."""
+        table, compared = Arrays(private), Arrays(targets or {})
+        names = [*private.values(), *compared.columns.values()]
+        found = key or "arrays/" + hashlib.sha256(b"".join(np.ascontiguousarray(column).tobytes() for column in names)).hexdigest()[:24]
+        return cls(table, compared, dict(units or {}), found)
+
     def __len__(self) -> int:
         return len(self.private)
 
@@ -170,14 +184,20 @@ class Datasets:
     """
 
     private: Records
-    public: Records | None
-    test: Records | None
-    name: str
-    fingerprints: Fingerprints
+    public: Records | None = None
+    test: Records | None = None
+    name: str = "records"
+    fingerprints: Fingerprints = None  # type: ignore[assignment]
     left_out: dict[str, dict[str, int]] = field(default_factory=dict)
     basis: Records | None = None
     tuning: Records | None = None
     recurring: int = 0
+
+    def __post_init__(self) -> None:
+        if self.fingerprints is None:
+            from halfmask.data.prints import fingerprints_of
+
+            object.__setattr__(self, "fingerprints", fingerprints_of(self.private))
 
     def remarks(self) -> list[str]:
         """Who is no record and why, in numbers: the names of private files stay where they are."""

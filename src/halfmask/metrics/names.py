@@ -9,9 +9,17 @@ HEADLINES: tuple[tuple[str, str], ...] = (("pckh@0.5", "pckh@0.1"), ("pck@0.2", 
 
 
 def headline(names: Iterable[str]) -> tuple[str, str]:
-    """The two numbers to show of a model, by the metrics it was scored with."""
-    known = set(names)
-    return next((pair for pair in HEADLINES if pair[0] in known), HEADLINES[0])
+    """The two numbers to show of a model, by the metrics it was scored with: of a task that is not known here the first two, or the first
+    twice where there is one.
+    """
+    known = list(dict.fromkeys(names))
+    first = known[:1] or [HEADLINES[0][0]]
+    return next((pair for pair in HEADLINES if pair[0] in known), (first[0], known[1] if len(known) > 1 else first[0]))
+
+
+def is_percentage(name: str) -> bool:
+    """Whether a metric is one of those that go from 0 to 100."""
+    return any(name.partition("/")[0] in pair for pair in HEADLINES) or name[:2] in ("ap", "ar")
 
 
 def printed(name: str) -> str:

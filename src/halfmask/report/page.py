@@ -13,15 +13,15 @@ import numpy as np
 
 from halfmask.data.records import Records
 from halfmask.data.viewing import with_view
-from halfmask.metrics.names import headline
+from halfmask.metrics.names import headline, is_percentage
 from halfmask.report.audits import audit_sections
 from halfmask.report.overlay import contact_sheet, save_png
 from halfmask.report.plots import accuracy_against_epsilon
 from halfmask.report.style import STYLE
-from halfmask.report.tables import format_cell, heading, summarise, write_csv
+from halfmask.report.tables import DEFAULT_METRICS, format_cell, heading, summarise, write_csv
 from halfmask.tasks.base import task_named
 from halfmask.training.runs import open_run
-from halfmask.training.sweep import PlannedRun, optimiser_line, pictured, read_certificate, remark
+from halfmask.training.sweep import PlannedRun, measured, optimiser_line, pictured, read_certificate, remark
 from halfmask.views import make_view
 
 _COLUMNS = ("method", "epsilon", "clip_norm", "seeds")
@@ -38,8 +38,10 @@ def write_results(
 ) -> dict[str, Any]:
     """Write every file of a comparison; returns the content of `results.json`."""
     config = planned[0].config
-    summary = summarise(rows)
-    view = make_view(config.view.name, config.view.options)
+    metrics = measured(planned)
+    known = [name for name in DEFAULT_METRICS if name in metrics]
+    summary = summarise(rows, metrics=known or metrics)
+    view = task_named(config.task)(config).view() or make_view(config.view.name, config.view.options)
     results = {
         "recipe": recipe,
         "dataset": config.data.name,
@@ -54,7 +56,7 @@ def write_results(
     }
     write_csv(out / "results.csv", rows)
     (out / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
-    metric, _ = headline(name for row in summary for name in row)
+    metric, _ = headline(known or metrics)
     accuracy_against_epsilon(summary, out / "accuracy.html", out / "accuracy.png", metric=metric)
     sheet = overlay_sheet(pictured(planned), people, overlays) if overlays else None
     if sheet is not None:
@@ -91,9 +93,11 @@ def overlay_sheet(runs: Sequence[PlannedRun], people: Records, count: int) -> np
 def page(out: Path, results: Mapping[str, Any], runs: Sequence[PlannedRun]) -> str:
     """The readable page. Pictures are inside it, so it can be sent as one file."""
     say = html.escape
+    named = [name for row in results["summary"] for name in row if isinstance(row[name], Mapping)]
+    percent = " are percentages" if all(map(is_percentage, named)) else ""
     facts = (
         f"Optimiser: {results['optimiser']}. Strategy {results['strategy']}, {results['epochs']:g} epochs, "
-        f"expected batch {results['batch']}. Public view ψ: {results['view']}. Scores are percentages "
+        f"expected batch {results['batch']}. Public view ψ: {results['view']}. Scores{percent} "
         "on the test split, mean ± sample standard deviation over seeds."
     )
     parts = [
@@ -105,7 +109,7 @@ def page(out: Path, results: Mapping[str, Any], runs: Sequence[PlannedRun]) -> s
         _table(results["summary"]),
         f'<p class="remark">{say(results["remark"])}</p>',
         "<h2>Accuracy against privacy loss</h2>",
-        _image(out / "accuracy.png", "PCKh@0.5 of each method against ε"),
+        _image(out / "accuracy.png", f"{heading(headline(named)[0])} of each method against ε"),
     ]
     if (out / "overlays.png").is_file():
         parts += [
@@ -154,7 +158,7 @@ def private_half(folder: Path) -> list[str]:
 
 
 def _table(summary: Sequence[Mapping[str, Any]]) -> str:
-    columns = (*_COLUMNS, *headline(name for row in summary for name in row))
+    columns = tuple(dict.fromkeys((*_COLUMNS, *headline(name for row in summary for name in row if isinstance(row[name], Mapping)))))
     head = "".join(f"<th>{html.escape(heading(column))}</th>" for column in columns)
     lines = ["".join(f"<td>{html.escape(format_cell(row, column))}</td>" for column in columns) for row in summary]
     body = "".join(f"<tr>{line}</tr>" for line in lines)

@@ -17,7 +17,7 @@ from typing import Any
 from rich.table import Table
 
 from halfmask.errors import HalfmaskError, unknown_name
-from halfmask.metrics.names import HEADLINES, printed
+from halfmask.metrics.names import HEADLINES, is_percentage, printed
 
 Row = Mapping[str, Any]
 
@@ -77,11 +77,11 @@ def format_epsilon(method: object, epsilon: float | None) -> str:
     return "∞" if math.isinf(epsilon) else f"{epsilon:.4g}"
 
 
-def format_metric(value: object, seeds: int | None = None, digits: int = 1) -> str:
+def format_metric(value: object, seeds: int | None = None, digits: int | None = 1) -> str:
     """Write a metric as "84.2 ± 0.6", or as "84.2" when there is only one seed.
 
     When fewer seeds have the metric than the row counts (`seeds`), the text says so: a mean over part of the
-    runs must not pass for one over all.
+    runs must not pass for one over all. Without a number of `digits` after the point there are four in all.
     """
     if not isinstance(value, Mapping):
         return _format_number(value, digits)
@@ -99,7 +99,7 @@ def format_cell(row: Row, column: str) -> str:
     if column == "epsilon":
         return format_epsilon(row.get("method"), value)
     if isinstance(value, Mapping):
-        return format_metric(value, row.get("seeds"))
+        return format_metric(value, row.get("seeds"), 1 if is_percentage(column) else None)
     if isinstance(value, float):
         return _format_number(value, 1) if "@" in column or column in DEFAULT_METRICS else f"{value:.4g}"
     return UNKNOWN if value is None else str(value)
@@ -178,10 +178,10 @@ def _check_seeds_differ(fields: Row, members: list[Row]) -> None:
         )
 
 
-def _format_number(value: object, digits: int) -> str:
+def _format_number(value: object, digits: int | None) -> str:
     if not isinstance(value, (int, float)) or math.isnan(value):
         return UNKNOWN
-    return f"{value:.{digits}f}"
+    return f"{value:.4g}" if digits is None else f"{value:.{digits}f}"
 
 
 def _checked_columns(rows: Sequence[Row], columns: Sequence[str] | None) -> list[str]:

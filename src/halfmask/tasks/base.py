@@ -21,6 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -197,6 +198,10 @@ def task_named(name: str) -> type[Task]:
         import importlib
 
         importlib.import_module(_BUILT_IN[name])
+    if name not in _TASKS:
+        # Tasks of other packages: those that declare the entry point, and no module that a recipe happens to name.
+        for entry in entry_points(group="halfmask.tasks", name=name):
+            _TASKS[name] = entry.load()
     if name not in _TASKS:
         raise unknown_name("task", name, sorted({*_BUILT_IN, *_TASKS} - {"own", "canaries"}))
     return _TASKS[name]

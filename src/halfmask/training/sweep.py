@@ -180,6 +180,12 @@ def collect(planned: Sequence[PlannedRun], out: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def measured(planned: Sequence[PlannedRun]) -> list[str]:
+    """The metrics of the finished runs, in the order in which their task tells them."""
+    files = (run.folder / "metrics.json" for run in planned if is_done(run.folder))
+    return list(dict.fromkeys(name for path in files for name in json.loads(path.read_text())["metrics"]))
+
+
 def read_certificate(folder: Path) -> dict[str, Any]:
     """A run's certificate."""
     body: dict[str, Any] = json.loads((folder / "certificate.json").read_text())
