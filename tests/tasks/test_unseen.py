@@ -112,7 +112,7 @@ def test_the_whole_way(ages: Path, tmp_path: Path) -> None:
     assert scored["metrics"] == metrics["metrics"]
 
     audited = call("audit", "mechanism", str(run), "--out", str(tmp_path / "audits"))
-    assert audited["passed"] and audited["task"] == "ages" and len(audited["checks"]) == 9
+    assert audited["passed"] and audited["task"] == "ages" and len(audited["checks"]) == 10
 
     methods = "non-private,public-only,feature-projective"
     chosen = ["--methods", methods, "--set", "subspace.samples=20", "--set", "subspace.dim=4"]

@@ -75,6 +75,7 @@ def audit_loss(task: Task, model: nn.Module, like: Records, config: RunConfig, s
         findings = [
             noise_variance(trainer),
             poisson_coins(trainer),
+            loss_apart(trainer, task),
             units_apart(half),
             step_sensitivity(trainer, half),
             step_sensitivity(trainer, replace(half, loss=louder(half.loss)), "step-sensitivity, all clipped"),
@@ -165,6 +166,18 @@ def _sum(half: PrivateHalf, records: Records, units: list[int]) -> Tensor:
     rows, index, weight = half.units.records_of(torch.tensor(units, dtype=torch.long))
     clipped = half.clipped(*half.shown(records, rows, index, weight, 0))
     return clipped.flat().double()  # type: ignore[union-attr]
+
+
+def loss_apart(trainer: Trainer, task: Task) -> Finding:
+    """The loss of a record, and its gradient, are what they are when the record is alone."""
+    said = "each record's loss and gradient are its own"
+    try:
+        check_records_apart(trainer.setup.model, task.loss, task.sample(trainer.setup.model, trainer.noised.records))
+    except HalfmaskError as error:
+        said = str(error)
+    return Finding(
+        "records-apart", said.startswith("each"), said, "each its own", "a layer or a loss that couples records: a mean over the batch, say"
+    )
 
 
 def units_apart(half: PrivateHalf) -> Finding:

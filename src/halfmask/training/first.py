@@ -20,11 +20,12 @@ def take_public_steps_first(
     Returns:
         Whether there were any.
     """
+    if not steps:
+        return False
     optimiser = Optimiser(setup.config.optimiser, engine.parameters, steps, setup.task.optimiser)
     for step in range(steps):
         moved, _ = optimiser.apply(step, engine.unflatten(public.gradient()))
         influence.halves(moved, 0.0)
         progress.stage("public steps", step + 1, steps)
-    if steps:
-        optimiser.release_average()
-    return steps > 0
+    optimiser.release_average()
+    return True

@@ -24,6 +24,7 @@ from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import Datasets, Records
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.apart import refuse_mixing
+from halfmask.gradients.mechanism import method_named
 from halfmask.tasks.own import LossOfItems, OwnTask, OwnView, same_build
 from halfmask.training.config import RunConfig, build_config
 from halfmask.training.outputs import check_folder, only_one
@@ -181,6 +182,10 @@ def own_setup(
     """A run on a dataset of one's own, ready to start."""
     if not isinstance(model, nn.Module):
         raise HalfmaskError(f"the model is a {type(model).__name__}: expected a torch.nn.Module")
+    if not any(weight.requires_grad for weight in model.parameters()):
+        raise HalfmaskError("the model has no trainable parameters: set requires_grad of those that shall learn")
+    if method_named(config.method).view and view is None:
+        raise HalfmaskError(f"method '{config.method}' learns from what is public of each item, and no view= says what that is")
     refuse_mixing(model)
     records, form = read_items(private, config.unit, "the private dataset", config.records_per_unit, progress.stage)
     parts = {part: _open_part(dataset, part, form, config) for part, dataset in (("public", public), ("test", test)) if dataset is not None}
