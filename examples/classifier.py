@@ -61,6 +61,7 @@ def accuracy(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
 
 
 def main(out: str = "runs/classifier") -> None:
+    """Train, score, certify and audit."""
     torch.manual_seed(0)
     run = halfmask.train(
         network(),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from halfmask.tasks.base import Scores, Task, register
     from halfmask.training.own import train
     from halfmask.training.own_loop import Private
+    from halfmask.training.running import run
     from halfmask.views.base import Seen, View
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ __all__ = [
     "__version__",
     "account",
     "register",
+    "run",
     "train",
 ]
 
@@ -46,6 +48,7 @@ _HOMES = {
     "View": "halfmask.views.base",
     "account": "halfmask.privacy.costs",
     "register": "halfmask.tasks.base",
+    "run": "halfmask.training.running",
     "train": "halfmask.training.own",
 }
 

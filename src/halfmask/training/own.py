@@ -9,9 +9,7 @@ The same loop, ledger, certificate, run folder and audits as for the tasks that 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -29,40 +27,12 @@ from halfmask.tasks.own import LossOfItems, OwnTask, OwnView, same_build
 from halfmask.training.config import RunConfig, build_config
 from halfmask.training.outputs import check_folder, only_one
 from halfmask.training.progress import Progress
-from halfmask.training.running import train_prepared
-from halfmask.training.runs import read_json
+from halfmask.training.running import Run, default_progress, train_prepared, written
 from halfmask.training.setup import Setup, prepare
 
 # The most public records to span a subspace, and the most directions, where nothing else is said.
 _SAMPLES, _DIRECTIONS = 100, 50
 _METHODS = {(False, False): "dpsgd", (True, False): "projected", (False, True): "feature", (True, True): "feature-projective"}
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run that ended.
-
-    Attributes:
-        model: the one that was given, trained.
-        scores: on the test set, by name; empty where there was none.
-        certificate: the content of `certificate.json`.
-        folder: where everything lies that may leave.
-    """
-
-    model: nn.Module
-    scores: dict[str, float]
-    certificate: dict[str, Any]
-    folder: Path
-    setup: Setup
-
-    def audit(self, seed: int = 0) -> dict[str, Any]:
-        """Try the mechanism on this model and loss: the same checks as `halfmask audit mechanism`, on noise in the shape of the items.
-
-        Nothing private is read and nothing is spent. What is found is also written to the run's folder.
-        """
-        from halfmask.audit.own import audit_own
-
-        return audit_own(self.setup, self.folder, seed)
 
 
 def train(
@@ -141,15 +111,13 @@ def train(
         optimiser,
         settings,
     )
-    progress = progress or _default_progress()
+    progress = progress or default_progress()
     with only_one(folder):
         check_folder(folder, config, resume)
         made = optimiser if callable(optimiser) else None
         setup = own_setup(config, model, loss, private, progress, test, score, public, view, sample, optimiser=made)
         train_prepared(setup, folder, progress, resume)
-    metrics, certificate = read_json(folder / "metrics.json"), read_json(folder / "certificate.json")
-    assert certificate is not None
-    return Run(setup.model, {} if metrics is None else metrics["metrics"], certificate, folder, setup)
+    return Run.of(setup, folder)
 
 
 def own_config(recipe: dict[str, Any], public: Any, optimiser: Any, settings: Mapping[str, Any] | None) -> RunConfig:
@@ -161,7 +129,7 @@ def own_config(recipe: dict[str, Any], public: Any, optimiser: Any, settings: Ma
         recipe = recipe | {"optimiser": {"name": optimiser}}
     elif isinstance(optimiser, Mapping):
         recipe = recipe | {"optimiser": dict(optimiser)}
-    assignments = [f"{name}={_written(value)}" for name, value in (settings or {}).items()]
+    assignments = [f"{name}={written(value)}" for name, value in (settings or {}).items()]
     return build_config({"task": "own", "strategy": "full"} | recipe, {}, assignments)
 
 
@@ -204,16 +172,3 @@ def _open_part(dataset: Any, part: str, form: Form, config: RunConfig) -> Record
     if build != form:
         raise HalfmaskError(f"items of the {part} dataset are built as {build.build} and private ones as {form.build}: expected the same")
     return records
-
-
-def _written(value: Any) -> str:
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _default_progress() -> Progress:
-    if not sys.stderr.isatty():
-        return Progress()
-    # Only where somebody looks: the bars are those of the command.
-    from halfmask.cli.console import TerminalProgress
-
-    return TerminalProgress()

@@ -3,17 +3,77 @@
 from __future__ import annotations
 
 import hashlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from torch import nn
 
 from halfmask.training.certify import certificate_of
-from halfmask.training.config import RunConfig
+from halfmask.training.config import RunConfig, build_config, load_recipe
 from halfmask.training.course import Diverged
 from halfmask.training.lineage import tensor_hashes
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder, check_folder, only_one
 from halfmask.training.progress import Progress
+from halfmask.training.runs import read_json
 from halfmask.training.setup import Setup, prepare
 from halfmask.training.spending import check_admission
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that ended.
+
+    Attributes:
+        model: trained, in evaluation mode.
+        scores: on the test set, by name; empty where there was none.
+        certificate: the content of `certificate.json`.
+        folder: where everything lies that may leave.
+    """
+
+    model: nn.Module
+    scores: dict[str, float]
+    certificate: dict[str, Any]
+    folder: Path
+    setup: Setup
+
+    @classmethod
+    def of(cls, setup: Setup, folder: Path) -> Run:
+        """What a run left in its folder."""
+        metrics, certificate = read_json(folder / "metrics.json"), read_json(folder / "certificate.json")
+        assert certificate is not None
+        return cls(setup.model, {} if metrics is None else metrics["metrics"], certificate, folder, setup)
+
+    def audit(self, seed: int = 0) -> dict[str, Any]:
+        """Try the mechanism on this model and loss: the same checks as `halfmask audit mechanism`, on noise in the shape of the items.
+
+        Nothing private is read and nothing is spent. What is found is also written to the run's folder.
+        """
+        from halfmask.audit.own import audit_own
+
+        return audit_own(self.setup, self.folder, seed)
+
+
+def run(
+    recipe: str, out: str | Path, *, settings: Mapping[str, Any] | None = None, resume: bool = False, progress: Progress | None = None
+) -> Run:
+    """Run a recipe, as `halfmask train` does.
+
+    Args:
+        recipe: the name of one inside the package (`pose/figures`), or the path of a file.
+        settings: any setting by its key, in place of the recipe's: `{"method": "dpsgd", "epsilon": 0.8, "data.name": "my-data"}`.
+        resume: go on with the run in `out`, which was stopped.
+    """
+    config = build_config(load_recipe(recipe), {}, [f"{name}={written(value)}" for name, value in (settings or {}).items()])
+    folder, progress = Path(out), progress or default_progress()
+    with only_one(folder):
+        check_folder(folder, config, resume)
+        setup = prepare(config, progress)
+        train_prepared(setup, folder, progress, resume)
+    return Run.of(setup, folder)
 
 
 def run_training(config: RunConfig, out: Path, progress: Progress | None = None, resume: bool = False) -> Path:
@@ -86,3 +146,18 @@ def finish(setup: Setup, folder: RunFolder, trainer: Trainer) -> None:
     if setup.data.test is not None:
         scores = setup.task.score(setup.model, setup.data.test, device=setup.device)
         folder.save_metrics(setup.config.task, setup.data.name, "test", scores)
+
+
+def written(value: Any) -> str:
+    """A value as `--set` takes it."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def default_progress() -> Progress:
+    """Bars where somebody looks, and nothing where nobody does."""
+    if not sys.stderr.isatty():
+        return Progress()
+    # Only where somebody looks: the bars are those of the command.
+    from halfmask.cli.console import TerminalProgress
+
+    return TerminalProgress()
