@@ -6,6 +6,7 @@ import importlib
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -50,3 +51,14 @@ def test_other_names_are_refused_as_python_does() -> None:
     with pytest.raises(AttributeError, match="module 'halfmask' has no attribute 'trian'"):
         _ = halfmask.trian
     assert not hasattr(halfmask, "numpy")
+
+
+def test_every_name_is_documented() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "python.md").read_text()
+    assert [name for name in halfmask.__all__ if f"`{name}`" not in page and f"`{name}," not in page and f"halfmask.{name}" not in page] == []
+
+
+def test_a_recipe_from_python(tmp_path: Path, quick_accounting: None) -> None:
+    tiny = {"data.private": 12, "data.public": 0, "data.test": 4, "model.input_size": [64, 48], "model.weights": None}
+    run = halfmask.run("pose/figures", tmp_path / "run", settings=tiny | {"method": "non-private", "batch": 6, "epochs": 0.5})
+    assert run.certificate["method"] == "non-private" and run.folder == tmp_path / "run" and "pckh@0.5" in run.scores
