@@ -93,7 +93,7 @@ def predict(
     """
 
     def look(some: slice, mirrored: bool) -> Logits:
-        pixels = torch.from_numpy(np.ascontiguousarray(images[some])).to(device)
+        pixels = torch.from_numpy(np.array(images[some])).to(device)
         return model(pixels.flip(-1) if mirrored else pixels)
 
     return _place(model, len(images), look, flip_test, batch, skeleton)
@@ -127,7 +127,7 @@ def _predict_from_features(
 
     def look(some: slice, mirrored: bool) -> Logits:
         features = records.features[MIRROR if mirrored else PRIVATE][some]
-        return model.upper(torch.from_numpy(np.ascontiguousarray(features)).to(device).float())
+        return model.upper(torch.from_numpy(np.array(features)).to(device).float())
 
     return _place(model, len(records), look, flip_test, 64, skeleton)
 
