@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 import torch
 
+from halfmask.data.figures_records import figures_records
 from halfmask.data.records import Records
+from halfmask.tasks.pose import best_sharpness, predict
 from halfmask.training.config import RunConfig
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
 from halfmask.training.private import PrivateHalf
 from halfmask.training.progress import Progress
+from halfmask.training.refresh import calibrated
 from halfmask.training.setup import prepare
 from halfmask.training.showing import Showing
 
@@ -89,6 +92,31 @@ def test_a_unit_that_is_not_finite_leaves_alone(tiny_config: Build, tmp_path: Pa
     assert found.nonfinite == 1 and len(found.norms) == 12
     for mine, theirs in zip(found.tensors(), others.tensors(), strict=True):
         assert torch.allclose(mine, theirs, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("right", [range(64), range(86, 150)], ids=["the first", "the last"])
+def test_the_watched_are_looked_at_some_at_a_time(
+    tiny_config: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: range
+) -> None:
+    config = tiny_config("private.calibrate=true", "strategy=full", method="dpsgd")
+    setup, watched = prepare(config, Progress()), figures_records("public", 150, skip=60, size=(64, 48))
+    # The model is right about some, and of what one sees of those alone it should be surer than of the others.
+    joints, placed = np.array(watched.joints), predict(setup.model, watched.images, flip_test=False)[0]  # type: ignore[arg-type]
+    joints[right] = placed[right]
+    watched = watched.changed(joints=joints, labelled=np.ones((150, 16), bool))
+    setup = replace(setup, watched=watched)
+    trainer = Trainer(setup, RunFolder.create(tmp_path / "run", config), Progress())
+    everybody = watched.batch(np.arange(150))
+    with torch.no_grad():
+        loss = float(setup.task.loss(setup.model, everybody).mean())
+    each = {best_sharpness(setup.model, batch) for batch in watched.batches()}  # type: ignore[arg-type]
+    assert len(each) == 2
+    sizes = []
+    real = Records.batch
+    monkeypatch.setattr(Records, "batch", lambda self, rows, *a: sizes.append(len(rows)) or real(self, rows, *a))
+    assert calibrated(trainer.noised, setup).sharpness == best_sharpness(setup.model, everybody)  # type: ignore[arg-type]
+    assert trainer._watched_loss() == pytest.approx(loss, rel=1e-5)
+    assert sizes == [64, 64, 22] * 2
 
 
 def test_public_people_whom_settings_come_from_are_shown_in_pieces_too(

@@ -159,8 +159,8 @@ class Trainer:
         if watched is None:
             return None
         with torch.no_grad():
-            batch = watched.batch(torch.arange(len(watched)), PRIVATE, self.setup.device)
-            return float(self.setup.task.loss(self.setup.model, batch).mean())
+            losses = [self.setup.task.loss(self.setup.model, batch) for batch in watched.batches(PRIVATE, self.setup.device)]
+            return float(torch.cat(losses).mean())
 
     def _write_unsafe(self, step: int, batch: Batch, clipped: ClippedSum | ClippedCoordinates) -> None:
         with torch.no_grad():

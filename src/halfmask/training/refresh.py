@@ -53,7 +53,7 @@ def calibrated(half: PrivateHalf, setup: Setup) -> PrivateHalf:
     watched = setup.watched
     if not setup.config.private.calibrate or watched is None:
         return half
-    sharpness = setup.task.calibrate(setup.model, watched.batch(np.arange(len(watched)), PRIVATE, setup.device))
+    sharpness = setup.task.calibrate(setup.model, watched.batches(PRIVATE, setup.device))
     return replace(half, sharpness=sharpness)
 
 
