@@ -96,7 +96,16 @@ def _features(
             field[int(rows[0]) : int(rows[-1]) + 1] = found
             report(len(rows))
 
-    return cached_by_row("features", f"{content}/{lower.key}/half/{_AT_ONCE}", write)["features"]
+    return cached_by_row("features", f"{content}/{_way(lower)}", write)["features"]
+
+
+def features_key(records: Records, source: str, lower: Lower) -> str:
+    """What the features of a source are kept under, of records as they are."""
+    return f"{_content(records, source)}/{_way(lower)}"
+
+
+def _way(lower: Lower) -> str:
+    return f"{lower.key}/half/{_AT_ONCE}"
 
 
 def _pass_over(records: Records, source: str) -> Iterator[np.ndarray]:
