@@ -136,7 +136,7 @@ def _run(stage: str, count: int, folder: Path) -> None:
         "crops": lambda count, _: _watched(lambda: _crops(count)),
         "views": lambda count, _: _see(_crops(count)),
         "features": lambda count, _: _look_below(_crops(count)),
-        "steps": lambda count, folder: _train(_config("nano", 64), _crops(count), folder),
+        "steps": lambda count, folder: _train(_config("nano", 64), lambda: _crops(count), folder),
         "large": _large,
     }
     stages[stage](count, folder)
@@ -195,14 +195,16 @@ def _look_below(records: PoseRecords) -> None:
         with_lower_features(records, task, lower)
 
 
-def _train(config: RunConfig, records: PoseRecords, folder: Path) -> None:
-    """All that a run does but the accounting, which `prepare` does before the watch begins, and two steps."""
-    data = Datasets(records, None, None, "noise", records.prints)  # type: ignore[arg-type]
-    setup = prepare(config, Progress(), data, _network(config))
-    run = Path(tempfile.mkdtemp(dir=folder)) / "run"
-    trainer = Trainer(setup, RunFolder.create(run, config), Progress())
-    with Watch():
+def _train(config: RunConfig, people: Callable[[], PoseRecords], folder: Path) -> None:
+    """From records to the end of the second step. The seconds are those of the steps."""
+    with Watch() as watch:
+        records = people()
+        data = Datasets(records, None, None, "noise", records.prints)  # type: ignore[arg-type]
+        setup = prepare(config, Progress(), data, _network(config))
+        run = Path(tempfile.mkdtemp(dir=folder)) / "run"
+        trainer = Trainer(setup, RunFolder.create(run, config), Progress())
         trainer.refresh()
+        watch.start = time.perf_counter()
         for _ in range(STEPS):
             trainer.take_step()
             trainer.standing.step += 1
@@ -210,14 +212,17 @@ def _train(config: RunConfig, records: PoseRecords, folder: Path) -> None:
 
 def _large(count: int, folder: Path) -> None:
     config = _config("5m", 256)
-    lower = PoseTask(config).lower(_network(config))
-    with torch.no_grad():
-        shape = tuple(lower.features({"image": torch.zeros(1, 3, *SIZE, dtype=torch.uint8)}).shape[1:])
-    records = _crops(count, empty=True)
-    cached_by_row(
-        "features", features_key(records, PRIVATE, lower), lambda draft: draft.fields({"features": (np.float16, shape)}, count) and None
-    )
-    _train(config, records, folder)
+
+    def people() -> PoseRecords:
+        lower = PoseTask(config).lower(_network(config))
+        with torch.no_grad():
+            shape = tuple(lower.features({"image": torch.zeros(1, 3, *SIZE, dtype=torch.uint8)}).shape[1:])
+        records = _crops(count, empty=True)
+        fields = {"features": (np.float16, shape)}
+        cached_by_row("features", features_key(records, PRIVATE, lower), lambda draft: draft.fields(fields, count) and None)
+        return records
+
+    _train(config, people, folder)
 
 
 def _photographs(folder: Path, count: int) -> None:

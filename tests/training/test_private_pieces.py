@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import torch
 
 from halfmask.data.figures_records import figures_records
 from halfmask.data.records import Records
+from halfmask.data.tables import Column
 from halfmask.tasks.pose import best_sharpness, predict
 from halfmask.training.config import RunConfig
 from halfmask.training.loop import Trainer
@@ -92,6 +93,33 @@ def test_a_unit_that_is_not_finite_leaves_alone(tiny_config: Build, tmp_path: Pa
     assert found.nonfinite == 1 and len(found.norms) == 12
     for mine, theirs in zip(found.tensors(), others.tensors(), strict=True):
         assert torch.allclose(mine, theirs, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").is_file(), reason="only Linux says what is resident")
+def test_what_a_batch_was_read_from_is_let_go(tiny_config: Build, tmp_path: Path) -> None:
+    half = _half(tiny_config("augment.times=2", "augment.copies=1", method="feature"), tmp_path / "run")
+    columns = [column for people in (half.records, *half.records.copies) for column in people.features.values()]
+    assert len(columns) == 4 and all(isinstance(column, np.memmap) for column in columns)
+    before = [float(np.asarray(column, np.float64).sum()) for column in columns]
+    assert _resident(columns) > 0
+    half.release(0)
+    assert _resident(columns) == 0
+    assert before == [float(np.asarray(column, np.float64).sum()) for column in columns]
+    for _ in half.records.batches("view"):
+        pass
+    assert _resident([half.records.features["view"]]) == 0 < _resident([half.records.features["private"]])
+
+
+def _resident(columns: Sequence[Column]) -> int:
+    """Kilobytes of the files behind these that count as this process's memory."""
+    names, found, inside = {str(column.filename) for column in columns}, 0, False  # type: ignore[attr-defined]
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first, *rest = line.split()
+        if not first.endswith(":"):
+            inside = bool(rest) and rest[-1] in names
+        elif inside and first == "Rss:":
+            found += int(rest[0])
+    return found
 
 
 @pytest.mark.parametrize("right", [range(64), range(86, 150)], ids=["the first", "the last"])
