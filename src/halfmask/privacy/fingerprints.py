@@ -119,7 +119,9 @@ class Fingerprints:
         columns: dict[str, Sequence[np.ndarray] | None] = {"annotations": annotations, "subjects": subjects}
         for name in ("exact", "bands", "sealed"):
             nothing = np.zeros(_WIDTHS[name], np.uint8)
-            columns[name] = [picture.get(name, nothing) for picture in pictures]
+            # Where nobody has a picture there is nothing to fill in, and zeros that nobody wrote take no memory.
+            some = any(name in picture for picture in pictures)
+            columns[name] = [picture.get(name, nothing) for picture in pictures] if some else None
         shapes = {name: (len(pictures), width) for name, width in _WIDTHS.items()}
         return cls(
             **{
