@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -9,8 +11,9 @@ import numpy as np
 import pytest
 
 import halfmask.data.crops as module
-from halfmask.data.crops import crop_people, joints_box
+from halfmask.data.crops import crop_fields, crop_into, crop_people, joints_box
 from halfmask.data.people import MISSING, NO_AREA, NO_JOINT, OUTSIDE, UNREADABLE, Person
+from halfmask.data.store import Draft, cached_by_row
 from halfmask.errors import HalfmaskError
 
 SIZE = (64, 48)
@@ -114,3 +117,37 @@ def test_progress_ends_with_everyone(people) -> None:
 def test_the_box_of_labelled_joints() -> None:
     joints = np.array([[5.0, 9.0], [-1000.0, 0.0], [15.0, 3.0]])
     assert joints_box(joints, np.array([True, False, True])) == (5.0, 3.0, 10.0, 6.0)
+
+
+def test_into_a_store_as_into_memory(people, fresh_home) -> None:
+    people[2].path.unlink()
+    in_memory, _ = crop_people(people, SIZE, on_bad="skip")
+
+    def write(draft: Draft) -> None:
+        kept, left_out = crop_into(draft.fields(crop_fields(people, SIZE), len(people)), people, SIZE, on_bad="skip")
+        assert kept.tolist() == [0, 1, 3, 4] and [one.reason for one in left_out] == [MISSING]
+        draft.keep(kept)
+
+    stored = cached_by_row("records", "key", write)
+    assert stored.keys() | {"kept"} == in_memory.keys()
+    # Sketches are sealed with a fresh nonce each time.
+    for name in stored.keys() - {"print_bands", "print_sealed"}:
+        assert stored[name].dtype == in_memory[name].dtype
+        np.testing.assert_array_equal(stored[name], in_memory[name])
+    assert np.isnan(stored["head_boxes"]).all(), "nobody here has a head box"
+
+
+def test_many_people_are_cut_out_in_as_little_memory_as_few(people, fresh_home) -> None:
+    peaks = []
+    for count in (4, 16, 64):
+        many = [replace(people[1 + number % 4], image=f"{number}") for number in range(count)]
+
+        def write(draft: Draft, many: list[Person] = many) -> None:
+            crop_into(draft.fields(crop_fields(many, SIZE), len(many)), many, SIZE, workers=1)
+
+        tracemalloc.start()
+        cached_by_row("records", f"{count}", write)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    # A crop is 9 KiB: 48 more of them would be 442,368 bytes.
+    assert peaks[2] < peaks[1] + 100_000, peaks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from halfmask.errors import HalfmaskError
 from halfmask.gradients.clipped import ClippedCoordinates, ClippedSum
 from halfmask.privacy.adjacency import Adjacency
 
@@ -24,3 +25,15 @@ def test_the_share_clipped_counts_units_longer_than_the_clip_norm() -> None:
 def test_flat_is_all_sums_in_order() -> None:
     sums = {"b": torch.tensor([[1.0, 2.0]]), "a": torch.tensor([3.0])}
     assert ClippedSum(torch.ones(1), 1.0, 0, sums).flat().tolist() == [1, 2, 3]
+
+
+def test_sums_over_different_units_add_up() -> None:
+    first = ClippedSum(torch.ones(2), 1.0, 1, {"w": torch.ones(2), "b": torch.zeros(1)}, torch.float32)
+    both = first.plus(ClippedSum(torch.zeros(1), 1.0, 2, {"w": torch.tensor([1.0, 2.0]), "b": torch.ones(1)}, torch.float32))
+    assert both.norms.tolist() == [1, 1, 0] and both.nonfinite == 3 and both.dtype == torch.float32
+    assert both.flat().tolist() == [2, 3, 1]
+    assert both.flat().tolist() == first.flat().tolist(), "in the first one's own tensors: a sum is as large as the network"
+    coordinates = ClippedCoordinates(torch.ones(1), 1.0, 0, torch.ones(2))
+    assert coordinates.plus(ClippedCoordinates(torch.ones(1), 1.0, 0, torch.ones(2))).coordinates.tolist() == [2, 2]
+    with pytest.raises(HalfmaskError, match=r"clipped at 1\.0 and at 0\.5 are added up"):
+        first.plus(ClippedSum(torch.ones(1), 0.5, 0, {"w": torch.ones(2), "b": torch.ones(1)}))

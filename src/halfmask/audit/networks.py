@@ -48,7 +48,7 @@ class Restorer(nn.Module):
 
 def pictures(images: np.ndarray) -> Tensor:
     """Bytes N×3×H×W as numbers around zero."""
-    return torch.from_numpy(np.ascontiguousarray(images)).float() / 127.5 - 1
+    return torch.from_numpy(np.array(images)).float() / 127.5 - 1
 
 
 def fit_recogniser(views: np.ndarray, who: np.ndarray, steps: int, seed: int) -> Recogniser:

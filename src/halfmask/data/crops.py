@@ -6,9 +6,9 @@ OpenCV works outside Python's lock, so threads suffice; each writes to rows of i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -16,7 +16,9 @@ import numpy as np
 from halfmask.data.files import where_named
 from halfmask.data.images import crop_transform, read_image
 from halfmask.data.people import MISSING, NO_AREA, NO_JOINT, OUTSIDE, UNREADABLE, Box, LeftOut, Person
-from halfmask.data.prints import empty_prints, print_picture
+from halfmask.data.prints import print_fields, print_picture
+from halfmask.data.store import Shape
+from halfmask.data.threads import in_order
 from halfmask.errors import HalfmaskError, unknown_name
 
 ON_BAD = ("refuse", "skip")
@@ -31,7 +33,7 @@ def crop_people(
     on_bad: str = "refuse",
     progress: Progress | None = None,
 ) -> tuple[dict[str, np.ndarray], list[LeftOut]]:
-    """Crops of all people, with their joints and head boxes in crop pixels, and who is not among them and why.
+    """Crops of a few people, in memory, with their joints and head boxes in crop pixels, and who is not among them and why.
 
     Args:
         workers: threads; 0 for one per core.
@@ -40,30 +42,56 @@ def crop_people(
     Returns:
         The arrays of the people kept, in the given order, with `kept`, their places in `people`; and those left out.
     """
+    arrays = {name: np.zeros((len(people), *shape), kind) for name, (kind, shape) in crop_fields(people, size).items()}
+    kept, left_out = crop_into(arrays, people, size, workers, on_bad, progress)
+    if left_out:
+        arrays = {name: array[kept] for name, array in arrays.items()}
+    return arrays | {"kept": kept}, left_out
+
+
+def crop_fields(people: Sequence[Person], size: tuple[int, int]) -> dict[str, Shape]:
+    """The kind and the shape of everything that is kept of one person."""
+    joints = len(people[0].joints) if people else 0
+    return {
+        "images": (np.uint8, (3, *size)),
+        "joints": (np.float32, (joints, 2)),
+        "labelled": (bool, (joints,)),
+        "annotated": (bool, (joints,)),
+        "head_boxes": (np.float32, (4,)),
+        "transforms": (np.float64, (2, 3)),
+        **print_fields(),
+    }
+
+
+def crop_into(
+    arrays: Mapping[str, Any],
+    people: Sequence[Person],
+    size: tuple[int, int],
+    workers: int = 0,
+    on_bad: str = "refuse",
+    progress: Progress | None = None,
+) -> tuple[np.ndarray, list[LeftOut]]:
+    """Write everybody's rows, in the fields of `crop_fields`, in memory or in a store: as many people as there may be, a few at a time.
+
+    Returns:
+        The places of the people whose rows are theirs, in ascending order, and those left out, whose rows hold nothing of use.
+    """
     if on_bad not in ON_BAD:
         raise unknown_name("way to treat bad images (data.on_bad)", on_bad, ON_BAD)
-    arrays = _empty(people, size)
     by_image: dict[Path, list[int]] = {}
     for i, person in enumerate(people):
         by_image.setdefault(person.path, []).append(i)
     left_out: dict[int, LeftOut] = {}
     done = 0
-    with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-        jobs = pool.map(lambda places: _crop_image(people, places, size, arrays, on_bad), by_image.values())
-        try:
-            for places, gone in zip(by_image.values(), jobs, strict=True):
-                left_out |= gone
-                done += len(places)
-                if progress and (done % 50 < len(places) or done == len(people)):
-                    progress(done, len(people))
-        except BaseException:
-            # The first bad file ends the reading; there is no use in opening the rest.
-            pool.shutdown(cancel_futures=True)
-            raise
-    if left_out:
-        kept = np.array([i for i in range(len(people)) if i not in left_out], dtype=np.int64)
-        arrays = {name: array[kept] for name, array in arrays.items()} | {"kept": kept}
-    return arrays, [left_out[i] for i in sorted(left_out)]
+    # The first bad file ends the reading.
+    jobs = in_order(lambda places: _crop_image(people, places, size, arrays, on_bad), by_image.values(), workers)
+    for places, gone in zip(by_image.values(), jobs, strict=True):
+        left_out |= gone
+        done += len(places)
+        if progress and (done % 50 < len(places) or done == len(people)):
+            progress(done, len(people))
+    kept = np.array([i for i in range(len(people)) if i not in left_out], dtype=np.int64)
+    return kept, [left_out[i] for i in sorted(left_out)]
 
 
 def joints_box(joints: np.ndarray, labelled: np.ndarray) -> Box:
@@ -83,23 +111,8 @@ def box_problem(box: Box, image_size: tuple[int, ...]) -> str | None:
     return None
 
 
-def _empty(people: Sequence[Person], size: tuple[int, int]) -> dict[str, np.ndarray]:
-    count = len(people)
-    joints = len(people[0].joints) if people else 0
-    return {
-        "images": np.zeros((count, 3, *size), np.uint8),
-        "joints": np.zeros((count, joints, 2), np.float32),
-        "labelled": np.zeros((count, joints), bool),
-        "annotated": np.zeros((count, joints), bool),
-        "head_boxes": np.full((count, 4), np.nan, np.float32),
-        "transforms": np.zeros((count, 2, 3), np.float64),
-        "kept": np.arange(count),
-        **empty_prints(count),
-    }
-
-
 def _crop_image(
-    people: Sequence[Person], places: list[int], size: tuple[int, int], arrays: dict[str, np.ndarray], on_bad: str
+    people: Sequence[Person], places: list[int], size: tuple[int, int], arrays: Mapping[str, Any], on_bad: str
 ) -> dict[int, LeftOut]:
     """Fill in the rows of all people on one image, which is decoded once."""
     first = people[places[0]]
@@ -122,7 +135,7 @@ def _crop_image(
     return left_out
 
 
-def _cut(image: np.ndarray, person: Person, row: int, size: tuple[int, int], arrays: dict[str, np.ndarray]) -> str | None:
+def _cut(image: np.ndarray, person: Person, row: int, size: tuple[int, int], arrays: Mapping[str, Any]) -> str | None:
     problem = box_problem(person.box, image.shape[:2])
     if problem:
         return problem
@@ -139,7 +152,9 @@ def _cut(image: np.ndarray, person: Person, row: int, size: tuple[int, int], arr
     arrays["joints"][row] = np.where(annotated[:, None], placed, 0)
     arrays["labelled"][row] = labelled
     arrays["annotated"][row] = annotated
-    if person.head_box is not None:
+    if person.head_box is None:
+        arrays["head_boxes"][row] = np.nan
+    else:
         corners = np.asarray(person.head_box, np.float64).reshape(2, 2) @ transform[:, :2].T + transform[:, 2]
         arrays["head_boxes"][row] = corners.ravel()
     arrays["transforms"][row] = transform

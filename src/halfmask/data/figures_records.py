@@ -12,7 +12,7 @@ from halfmask.data import figures
 from halfmask.data.keyed import record_id
 from halfmask.data.pose_records import PoseRecords, pose_records
 from halfmask.data.prints import named_prints
-from halfmask.data.store import cached
+from halfmask.data.store import Draft, cached_by_row
 
 Progress = Callable[[int, int], None]
 
@@ -28,31 +28,32 @@ def figures_records(
     """The person crops number `skip` … `skip + count − 1` of a population, drawn once and kept."""
     key = f"figures/{population}/{seed}/{skip}/{count}/{size[0]}x{size[1]}/{_code_digest()}"
 
-    def build() -> dict[str, np.ndarray]:
+    def write(draft: Draft) -> None:
         world = figures.World(population, seed=seed, size=size)
-        pairs = world.records(skip + count)[skip:]
         joints = len(figures.JOINT_NAMES)
-        arrays: dict[str, np.ndarray] = {
-            "images": np.empty((count, 3, *size), np.uint8),
-            "joints": np.empty((count, joints, 2), np.float32),
-            "labelled": np.empty((count, joints), bool),
-            "head_boxes": np.empty((count, 4), np.float32),
-            "image_ids": np.empty(count, np.int64),
-            "subjects": np.empty(count, np.int64),
-        }
-        for i, (image, person) in enumerate(pairs):
+        fields = draft.fields(
+            {
+                "images": (np.uint8, (3, *size)),
+                "joints": (np.float32, (joints, 2)),
+                "labelled": (bool, (joints,)),
+                "head_boxes": (np.float32, (4,)),
+                "image_ids": (np.int64, ()),
+                "subjects": (np.int64, ()),
+            },
+            count,
+        )
+        for i, (image, person) in enumerate(world.records(skip + count)[skip:]):
             figure = world.figure(image, person)
-            arrays["images"][i] = figure.image.transpose(2, 0, 1)
-            arrays["joints"][i] = figure.joints
-            arrays["labelled"][i] = figure.visibility > 0
-            arrays["head_boxes"][i] = figure.head_box
-            arrays["image_ids"][i] = figure.image_id
-            arrays["subjects"][i] = figure.subject
+            fields["images"][i] = figure.image.transpose(2, 0, 1)
+            fields["joints"][i] = figure.joints
+            fields["labelled"][i] = figure.visibility > 0
+            fields["head_boxes"][i] = figure.head_box
+            fields["image_ids"][i] = figure.image_id
+            fields["subjects"][i] = figure.subject
             if progress and (i % 50 == 49 or i + 1 == count):
                 progress(i + 1, count)
-        return arrays
 
-    arrays = cached("records", key, build)
+    arrays = cached_by_row("records", key, write)
     return pose_records(
         images=arrays["images"],
         joints=arrays["joints"],

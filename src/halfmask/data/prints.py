@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,17 +31,22 @@ _TELLING = 64
 _LEAST_SIDE = 16
 
 
+def print_fields() -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+    """The kind and the shape of what is kept of one picture, to be filled in row by row and stored beside the crops."""
+    return {f"{_PREFIX}{name}": (kind, shape) for name, (shape, kind) in _shapes().items()}
+
+
 def empty_prints(count: int) -> dict[str, np.ndarray]:
-    """Room for the fingerprints of as many pictures, to be filled in row by row and stored beside the crops."""
-    return {f"{_PREFIX}{name}": np.zeros((count, *shape), kind) for name, (shape, kind) in _shapes().items()}
+    """Room in memory for the fingerprints of as many pictures."""
+    return {name: np.zeros((count, *shape), kind) for name, (kind, shape) in print_fields().items()}
 
 
-def print_picture(arrays: dict[str, np.ndarray], rows: Sequence[int], image: np.ndarray) -> None:
+def print_picture(arrays: Mapping[str, Any], rows: Sequence[int], image: np.ndarray) -> None:
     """Fill in the rows of everybody who is on a picture, which was decoded and not yet cut."""
     fill_prints(arrays, rows, fingerprint_picture(image))
 
 
-def fill_prints(arrays: dict[str, np.ndarray], rows: Sequence[int], found: dict[str, np.ndarray]) -> None:
+def fill_prints(arrays: Mapping[str, Any], rows: Sequence[int], found: dict[str, np.ndarray]) -> None:
     """Fill in the rows of everybody who is on a picture that was printed before."""
     for name, value in found.items():
         arrays[f"{_PREFIX}{name}"][list(rows)] = value

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from halfmask.data.crops import crop_people
+from halfmask.data.crops import crop_fields, crop_into
 from halfmask.data.keyed import record_id
 from halfmask.data.people import Annotations, LeftOut, Part, Person, digest_people
 from halfmask.data.pose_records import CocoTruth, PoseRecords, pose_records
 from halfmask.data.prints import people_prints
-from halfmask.data.store import cached
+from halfmask.data.store import Draft, cached_by_row
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.fingerprints import keyed_hash
 
@@ -36,12 +36,15 @@ def read_people(
     secret = keyed_hash(b"cache").hex()[:8]
     key = f"{annotations.format}/{digest_people(people)}/{part.name}/{size[0]}x{size[1]}/{on_bad}/{_CROP_VERSION}/{secret}"
 
-    def build() -> dict[str, np.ndarray]:
-        arrays, left_out = crop_people(people, size, workers, on_bad, progress)
+    def write(draft: Draft) -> None:
+        fields = draft.fields(crop_fields(people, size), len(people))
+        kept, left_out = crop_into(fields, people, size, workers, on_bad, progress)
+        draft.keep(kept)
+        draft.save("kept", kept)
         notes = json.dumps([[one.image, one.reason, one.detail] for one in left_out])
-        return arrays | {"left_out": np.frombuffer(notes.encode(), np.uint8)}
+        draft.save("left_out", np.frombuffer(notes.encode(), np.uint8))
 
-    arrays = cached("records", key, build)
+    arrays = cached_by_row("records", key, write)
     left_out = [LeftOut(*one) for one in json.loads(arrays["left_out"].tobytes())]
     kept = [people[i] for i in arrays["kept"]]
     if not kept:

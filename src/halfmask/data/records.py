@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from halfmask.data.keyed import ids_of_positions, uniforms
+from halfmask.data.store import let_go
 from halfmask.data.tables import Arrays, Column, Table
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.fingerprints import Fingerprints
@@ -97,6 +98,12 @@ class Records:
         else:
             batch |= {name: torch.from_numpy(rows) for name, rows in self.part(source).rows(index).items()}
         return {name: tensor.to(device) for name, tensor in batch.items()}
+
+    def batches(self, source: str = PRIVATE, device: torch.device | str = "cpu", size: int = 64) -> Iterator[dict[str, Tensor]]:
+        """All records, some at a time."""
+        for start in range(0, len(self), size):
+            yield self.batch(np.arange(start, min(start + size, len(self))), source, device)
+            let_go(self.features[source] if source in self.features else self.part(source))
 
     def part(self, source: str) -> Table:
         """The table of a source."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
 from halfmask.data.records import Records
-from halfmask.data.store import cached
+from halfmask.data.store import Draft, cached_by_row, let_go, rows_to_let_go_after
 from halfmask.data.tables import Arrays, FromDataset
+from halfmask.data.threads import in_order
 from halfmask.errors import HalfmaskError
 from halfmask.views.base import Seen, View
 
@@ -21,20 +20,22 @@ _Kind = TypeVar("_Kind", bound=Records)
 def with_view(records: _Kind, view: View) -> _Kind:
     """The records with what the view shows of each, and what it leaves where it divides them."""
 
-    def build() -> dict[str, np.ndarray]:
-        first = look(records, view, 0)
-        arrays = {name: np.empty((len(records), *value.shape), value.dtype) for name, value in _named(first).items()}
+    def write(draft: Draft) -> None:
+        shapes = {name: (value.dtype, value.shape) for name, value in _named(look(records, view, 0)).items()}
+        fields = draft.fields(shapes, len(records))
 
         def fill(row: int) -> None:
             for name, value in _named(look(records, view, row)).items():
-                arrays[name][row] = value
+                fields[name][row] = value
 
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            for _ in pool.map(fill, range(len(records))):
-                pass
-        return arrays
+        read = (records.private, records.targets, records.truth)
+        every = rows_to_let_go_after(*read)
+        for row, _ in enumerate(in_order(fill, range(len(records)))):
+            if row % every == every - 1:
+                let_go(*read)
+        let_go(*read)
 
-    found = cached("views", f"{records.key}/{view!r}", build)
+    found = cached_by_row("views", f"{records.key}/{view!r}", write)
     public, rest = ({name[len(side) :]: array for name, array in found.items() if name.startswith(side)} for side in (_PUBLIC, _REST))
     return replace(records, public=Arrays(public), rest=Arrays(rest) if rest else None, view_key=repr(view))
 

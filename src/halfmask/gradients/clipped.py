@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from halfmask.errors import HalfmaskError
 from halfmask.privacy.adjacency import Adjacency
 
 
 @dataclass(frozen=True)
-class Clipped:
+class Clipped(ABC):
     """A sum over units, each of which adds at most the clip norm to it.
 
     All of it is private; `norms` (of each unit, before clipping), `nonfinite` and `clipped_fraction` stay so even after the sum was
@@ -31,6 +34,24 @@ class Clipped:
         """How far the sum, as one vector, can move between neighbouring datasets."""
         return adjacency.sensitivity(self.clip_norm)
 
+    def plus(self: _Kind, other: _Kind) -> _Kind:
+        """The sum over the units of both, added up in this one's own tensors.
+
+        Formal guarantees: as for each of them, if no unit is in both: one that is would have been clipped twice.
+        """
+        if self.clip_norm != other.clip_norm:
+            raise HalfmaskError(f"sums clipped at {self.clip_norm} and at {other.clip_norm} are added up: expected one clip norm for all")
+        for mine, theirs in zip(self.tensors(), other.tensors(), strict=True):
+            mine.add_(theirs)
+        return replace(self, norms=torch.cat([self.norms, other.norms]), nonfinite=self.nonfinite + other.nonfinite)
+
+    @abstractmethod
+    def tensors(self) -> list[Tensor]:
+        """What is summed up."""
+
+
+_Kind = TypeVar("_Kind", bound=Clipped)
+
 
 @dataclass(frozen=True)
 class ClippedSum(Clipped):
@@ -45,6 +66,9 @@ class ClippedSum(Clipped):
     sums: dict[str, Tensor]
     dtype: torch.dtype | None = None
 
+    def tensors(self) -> list[Tensor]:  # noqa: D102
+        return list(self.sums.values())
+
     def flat(self) -> Tensor:
         """All sums as one vector, in the order of the model's parameters."""
         return torch.cat([tensor.flatten() for tensor in self.sums.values()])
@@ -55,3 +79,6 @@ class ClippedCoordinates(Clipped):
     """Σ over units of the clipped coordinates in a subspace."""
 
     coordinates: Tensor
+
+    def tensors(self) -> list[Tensor]:  # noqa: D102
+        return [self.coordinates]

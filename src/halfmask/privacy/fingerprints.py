@@ -15,7 +15,7 @@ import contextlib
 import hashlib
 import hmac
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -118,7 +118,10 @@ class Fingerprints:
         """Of one row per record: what `fingerprint_picture` gave (or `exact` alone, for records known by name), and names."""
         columns: dict[str, Sequence[np.ndarray] | None] = {"annotations": annotations, "subjects": subjects}
         for name in ("exact", "bands", "sealed"):
-            columns[name] = [picture.get(name, np.zeros(_WIDTHS[name], np.uint8)) for picture in pictures]
+            nothing = np.zeros(_WIDTHS[name], np.uint8)
+            # Where nobody has a picture there is nothing to fill in, and zeros that nobody wrote take no memory.
+            some = any(name in picture for picture in pictures)
+            columns[name] = [picture.get(name, nothing) for picture in pictures] if some else None
         shapes = {name: (len(pictures), width) for name, width in _WIDTHS.items()}
         return cls(
             **{
@@ -289,8 +292,8 @@ def fingerprint_annotation(points: np.ndarray, secret: bytes | None = None) -> n
     return _bytes(keyed_hash(b"annotation" + labelled.tobytes() + where.tobytes(), secret))
 
 
-def fingerprint_images(images: np.ndarray) -> Fingerprints:
-    """Of pictures in memory, N×3×H×W bytes; without annotations and subjects."""
+def fingerprint_images(images: Iterable[np.ndarray]) -> Fingerprints:
+    """Of pictures one after the other, 3×H×W bytes each; without annotations and subjects."""
     secret = key()
     return Fingerprints.stacked([fingerprint_picture(image.transpose(1, 2, 0), secret) for image in images])
 

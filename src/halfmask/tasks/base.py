@@ -19,7 +19,7 @@ alone. Only `loss` has no answer by default: a task of a few lines is whole.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -129,7 +129,7 @@ class Task(ABC):
         """The records after random changes: a pure function of each record and of its own row of numbers."""
         raise HalfmaskError(f"the task '{self.name}' has no random changes: set augment.times to 0")
 
-    def calibrate(self, model: nn.Module, batch: Batch) -> float:
+    def calibrate(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         """How sure of itself the private loss should take the model to be, from public records: see `PrivateConfig.calibrate`."""
         raise HalfmaskError(f"the task '{self.name}' cannot be calibrated: set private.calibrate to false")
 
@@ -167,10 +167,7 @@ class Task(ABC):
             source: what it is shown of them: the records themselves, or their view.
             flip_test: let it look at mirror images too, where the task knows what those are.
         """
-        losses = [
-            self.loss(model, records.batch(np.arange(start, min(start + 64, len(records))), source, device)).detach().cpu()
-            for start in range(0, len(records), 64)
-        ]
+        losses = [self.loss(model, batch).detach().cpu() for batch in records.batches(source, device)]
         return Scores({"loss": float(torch.cat(losses).mean()) if losses else float("nan")})
 
     def pictures(self, model: nn.Module | None, records: Records, device: torch.device | str = "cpu") -> list[np.ndarray] | None:

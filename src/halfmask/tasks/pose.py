@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,21 +60,21 @@ def _cross_entropy(logits: Logits, batch: Batch, bins_per_pixel: int) -> Tensor:
 
 
 @torch.no_grad()
-def best_sharpness(model: PoseModel, batch: Batch) -> float:
-    """The factor on all logits at which the loss of these people, who must not have been trained on, is smallest.
+def best_sharpness(model: PoseModel, batches: Batch | Iterable[Batch]) -> float:
+    """The factor on all logits at which the loss of these people, in one batch or several, who must not have been trained on, is smallest.
 
     A model fitted to few people is too sure of itself on others. The gradient of an ordinary loss then says first of all "be less sure",
     for everyone alike, and the clip norm is spent on that, though it moves no joint. With its logits scaled by this factor the model is
     as sure as it should be, and what is left of the gradient is about where the joints are.
     """
-    x_logits, y_logits = _logits(model, batch)
-    smallest, best = math.inf, 1.0
-    for step in range(-12, 5):
-        sharpness = 2 ** (step / 4)
-        loss = float(_cross_entropy((x_logits * sharpness, y_logits * sharpness), batch, model.bins_per_pixel).mean())
-        if loss < smallest:
-            smallest, best = loss, sharpness
-    return best
+    losses = dict.fromkeys((2 ** (step / 4) for step in range(-12, 5)), 0.0)
+    for batch in [batches] if isinstance(batches, dict) else batches:
+        x_logits, y_logits = _logits(model, batch)
+        for sharpness in losses:
+            each = _cross_entropy((x_logits * sharpness, y_logits * sharpness), batch, model.bins_per_pixel)
+            losses[sharpness] += float(each.mean()) * len(each)
+    finite = {sharpness: loss for sharpness, loss in losses.items() if math.isfinite(loss)}
+    return min(finite, key=finite.__getitem__, default=1.0)
 
 
 @torch.no_grad()
@@ -94,7 +94,7 @@ def predict(
     """
 
     def look(some: slice, mirrored: bool) -> Logits:
-        pixels = torch.from_numpy(np.ascontiguousarray(images[some])).to(device)
+        pixels = torch.from_numpy(np.array(images[some])).to(device)
         return model(pixels.flip(-1) if mirrored else pixels)
 
     return _place(model, len(images), look, flip_test, batch, skeleton)
@@ -128,7 +128,7 @@ def _predict_from_features(
 
     def look(some: slice, mirrored: bool) -> Logits:
         features = records.features[MIRROR if mirrored else PRIVATE][some]
-        return model.upper(torch.from_numpy(np.ascontiguousarray(features)).to(device).float())
+        return model.upper(torch.from_numpy(np.array(features)).to(device).float())
 
     return _place(model, len(records), look, flip_test, 64, skeleton)
 
@@ -242,9 +242,9 @@ class PoseTask(Task):
         assert isinstance(records, PoseRecords)
         return draw(batch, uniforms, self.config.augment.change, records.skeleton).apply(batch)
 
-    def calibrate(self, model: nn.Module, batch: Batch) -> float:  # noqa: D102
+    def calibrate(self, model: nn.Module, batches: Iterable[Batch]) -> float:  # noqa: D102
         assert isinstance(model, PoseModel)
-        return best_sharpness(model, batch)
+        return best_sharpness(model, batches)
 
     def prepare(self, model: nn.Module, public: Records | None) -> None:
         """An untrained network learns the statistics of its frozen normalisations from public people."""

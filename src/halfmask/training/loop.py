@@ -166,8 +166,8 @@ class Trainer:
         if watched is None:
             return None
         with torch.no_grad():
-            batch = watched.batch(torch.arange(len(watched)), PRIVATE, self.setup.device)
-            return float(self.setup.task.loss(self.setup.model, batch).mean())
+            losses = [self.setup.task.loss(self.setup.model, batch) for batch in watched.batches(PRIVATE, self.setup.device)]
+            return float(torch.cat(losses).mean())
 
     def save_checkpoint(self) -> None:
         """Everything needed to go on, all of it public or post-processing."""

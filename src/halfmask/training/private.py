@@ -6,17 +6,19 @@ the model to be) comes from public people, and gives a new half: see `halfmask.t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from halfmask.data.records import PRIVATE, VIEW, Records, Units
-from halfmask.gradients.engine import Batch, ClippedCoordinates, ClippedSum, ClippingEngine, LossFn
+from halfmask.gradients.engine import Batch, Clipped, ClippedCoordinates, ClippedSum, ClippingEngine, LossFn
 from halfmask.gradients.layered import LayeredSubspace
 from halfmask.gradients.mechanism import Mechanism
+from halfmask.gradients.pieces import whole_units
 from halfmask.gradients.subspace import Subspace
 from halfmask.privacy.noise import open_stream
 from halfmask.privacy.sampling import PoissonSampler, PublicSampler
@@ -105,8 +107,7 @@ class PrivateHalf:
         rows, unit_index, weight = self.units.records_of(self.poisson.draw())
         if self.publish is not None:
             self.publish(rows)
-        batch, unit_index = self.shown(self.records, rows, unit_index, weight, step)
-        clipped = self.clipped(batch, unit_index)
+        clipped = self.summed(self.pieces(self.records, rows, unit_index, weight, step))
         if self.own_coordinates:
             released = self.mechanism.release_coordinates(clipped, self.subspace)
             found = Released(move=self._move(released))
@@ -117,8 +118,12 @@ class PrivateHalf:
         numbers = len(released) if self.subspace is None else self.subspace.dimension
         self.influence.released(released, self.mechanism.noise_in_mean, numbers)
         if self.unsafe is not None:
-            self.unsafe(step, batch, clipped)
+            self.unsafe(step, self.shown(self.records, rows, unit_index, weight, step)[0], clipped)
         return found
+
+    def summed(self, pieces: Iterable[tuple[Batch, Tensor]]) -> ClippedSum | ClippedCoordinates:
+        """The clipped sum of units that are shown piece by piece. No unit may be in two pieces."""
+        return reduce(Clipped.plus, (self.clipped(*piece) for piece in pieces))
 
     def clipped(self, batch: Batch, unit_index: Tensor) -> ClippedSum | ClippedCoordinates:
         """What of some units' gradients goes into the sum: the clip norm at most of each, projected first where the recipe says so."""
@@ -137,12 +142,29 @@ class PrivateHalf:
         sources = (people.shown, VIEW) if residual else (people.shown,)
         shown = self.showing.show(people, rows, *sources, use="private", step=step, times=times)
         repeats, device = max(1, times), self.showing.device
-        unit_index, weight = unit_index.repeat_interleave(repeats), (weight / repeats).repeat_interleave(repeats).to(device)
+        weight = (weight / repeats).repeat_interleave(repeats).to(device)
         batch = self.weighted(shown[0], weight)
         if not residual:
-            return batch, unit_index
+            return batch, self._units_shown(unit_index)
         views = batch | shown[1] | {WEIGHT: -weight}
-        return {name: torch.cat([tensor, views[name]]) for name, tensor in batch.items()}, torch.cat([unit_index, unit_index])
+        return {name: torch.cat([tensor, views[name]]) for name, tensor in batch.items()}, self._units_shown(unit_index)
+
+    def pieces(self, people: Records, rows: np.ndarray, unit_index: Tensor, weight: Tensor, step: int) -> Iterator[tuple[Batch, Tensor]]:
+        """As `shown`, some whole units at a time: of a large batch no more is fetched than is being worked on.
+
+        It is cut where the engine would cut the batch, so that the sum over the pieces is the sum over the batch, bit for bit.
+        """
+        if not len(rows):
+            yield self.shown(people, rows, unit_index, weight, step)
+        index = self._units_shown(unit_index)
+        for piece in whole_units(len(index), index, self.config.chunk):
+            some = torch.isin(unit_index, index[piece.records])
+            yield self.shown(people, rows[some.numpy()], unit_index[some], weight[some], step)
+
+    def _units_shown(self, unit_index: Tensor) -> Tensor:
+        """The unit of each record as it is shown."""
+        index = unit_index.repeat_interleave(max(1, self.config.augment.times))
+        return torch.cat([index, index]) if self.config.private.residual else index
 
     def weighted(self, batch: Batch, weight: Tensor) -> Batch:
         """A batch with what the private loss asks for besides the records."""
@@ -153,6 +175,11 @@ class PrivateHalf:
         """Public people as private ones are shown."""
         everyone = torch.arange(len(people))
         return self.shown(people, everyone.numpy(), everyone, torch.ones(len(people)), step)
+
+    def public_pieces(self, people: Records, step: int) -> Iterator[tuple[Batch, Tensor]]:
+        """The same, some at a time."""
+        everyone = torch.arange(len(people))
+        return self.pieces(people, everyone.numpy(), everyone, torch.ones(len(people)), step)
 
     @property
     def own_coordinates(self) -> bool:

@@ -53,7 +53,7 @@ def calibrated(half: PrivateHalf, setup: Setup) -> PrivateHalf:
     watched = setup.watched
     if not setup.config.private.calibrate or watched is None:
         return half
-    sharpness = setup.task.calibrate(setup.model, watched.batch(np.arange(len(watched)), PRIVATE, setup.device))
+    sharpness = setup.task.calibrate(setup.model, watched.batches(PRIVATE, setup.device))
     return replace(half, sharpness=sharpness)
 
 
@@ -67,7 +67,7 @@ def following(half: PrivateHalf, setup: Setup, quantile: float, step: int, log: 
         raise HalfmaskError(
             "private.follow needs public people whose gradients to measure: add records with split 'public', or set it to 0"
         )
-    norms = half.clipped(*half.public_units(people, step)).norms
+    norms = half.summed(half.public_pieces(people, step)).norms
     norms = norms[torch.isfinite(norms) & (norms > 0)]
     if len(norms):
         clip_norm = float(norms.quantile(quantile))
@@ -98,7 +98,7 @@ def _find_subspace(half: PrivateHalf, setup: Setup, views: PublicSampler, step: 
 def _cut(half: PrivateHalf, setup: Setup, step: int) -> Subspace | LayeredSubspace:
     """As many coordinates as held-out public people say are worth their noise."""
     assert half.subspace is not None and setup.watched is not None
-    batch, units = half.public_units(setup.watched, step)
-    each = half.engine.coordinates(half.loss, batch, half.subspace, units, setup.config.chunk)
+    pieces = half.public_pieces(setup.watched, step)
+    each = torch.cat([half.engine.coordinates(half.loss, batch, half.subspace, units, setup.config.chunk) for batch, units in pieces])
     scale = (half.mechanism.clip_norm / each.norm(dim=1, keepdim=True).clamp(min=1e-12)).clamp(max=1)
     return half.subspace.first(best_dimension(each * scale, half.mechanism.noise_in_mean))

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from halfmask.data.keyed import uniforms
 from halfmask.data.records import VIEW, Records
+from halfmask.data.store import let_go
 from halfmask.errors import HalfmaskError
 from halfmask.tasks.base import Task
 from halfmask.tasks.groups import ShowingSettings
@@ -37,6 +38,13 @@ class Showing:
         """
         if times is None:
             times = 0 if sources == (VIEW,) and not self.config.views else min(1, self.config.times)
+        batches = self._fetched(people, records, sources, use, step, times)
+        # Over a run everybody is shown: what was read of them must not add up to the whole dataset.
+        for kind in (people, *people.copies):
+            let_go(kind.private, kind.public, kind.rest, *kind.features.values())
+        return batches
+
+    def _fetched(self, people: Records, records: np.ndarray, sources: tuple[str, ...], use: str, step: int, times: int) -> list[Batch]:
         if times == 0:
             return [people.batch(records, source, self.device) for source in sources]
         if people.features:

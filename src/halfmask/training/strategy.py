@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from halfmask.data.keyed import uniforms
 from halfmask.data.records import REST, VIEW, Records
-from halfmask.data.store import cached
+from halfmask.data.store import Draft, cached_by_row, let_go, rows_to_let_go_after
 from halfmask.data.tables import Arrays
 from halfmask.tasks.base import MIRROR, Batch, Lower, Task
 
@@ -81,19 +81,41 @@ def _features(
 ) -> np.ndarray:
     """The lower part's output for every record after a change; `content` names records and change."""
 
-    def build() -> dict[str, np.ndarray]:
-        parts = []
-        for start in range(0, len(records), _AT_ONCE):
-            rows = np.arange(start, min(start + _AT_ONCE, len(records)))
+    def write(draft: Draft) -> None:
+        field = None
+        for rows in _pass_over(records, source):
             batch = _seen(records, rows, source)
             batch = batch if change is None else change(batch, rows)
             full = {name: torch.cat([value, value.new_zeros(_AT_ONCE - len(rows), *value.shape[1:])]) for name, value in batch.items()}
-            found = lower.features({name: value.to(device) for name, value in full.items()})
-            parts.append(_halved(found[: len(rows)].cpu()))
+            found = _halved(lower.features({name: value.to(device) for name, value in full.items()})[: len(rows)].cpu())
+            if field is None:
+                field = draft.fields({"features": (found.dtype, found.shape[1:])}, len(records))["features"]
+            if found.dtype.itemsize > field.kind.itemsize:
+                # Somebody's do not fit into what was enough for those before, who keep theirs as they are.
+                field.widen(found.dtype)
+            field[int(rows[0]) : int(rows[-1]) + 1] = found
             report(len(rows))
-        return {"features": np.concatenate(parts)}
 
-    return cached("features", f"{content}/{lower.key}/half/{_AT_ONCE}", build)["features"]
+    return cached_by_row("features", f"{content}/{_way(lower)}", write)["features"]
+
+
+def features_key(records: Records, source: str, lower: Lower) -> str:
+    """What the features of a source are kept under, of records as they are."""
+    return f"{_content(records, source)}/{_way(lower)}"
+
+
+def _way(lower: Lower) -> str:
+    return f"{lower.key}/half/{_AT_ONCE}"
+
+
+def _pass_over(records: Records, source: str) -> Iterator[np.ndarray]:
+    """All rows, some at a time; what was read of them on the way is let go."""
+    read = (records.part(source), records.targets)
+    every = rows_to_let_go_after(*read)
+    for start in range(0, len(records), _AT_ONCE):
+        yield np.arange(start, min(start + _AT_ONCE, len(records)))
+        if start // every != (start + _AT_ONCE) // every or start + _AT_ONCE >= len(records):
+            let_go(*read)
 
 
 def _seen(records: Records, rows: np.ndarray, source: str) -> Batch:
@@ -154,9 +176,10 @@ def _content(records: Records, source: str) -> str:
 
 def _digest_of(records: Records, source: str) -> str:
     digest = hashlib.sha256()
-    for row in range(len(records)):
-        for value in records.part(source).rows(np.array([row])).values():
-            digest.update(value.tobytes())
+    for rows in _pass_over(records, source):
+        for row in rows:
+            for value in records.part(source).rows(np.array([row])).values():
+                digest.update(value.tobytes())
     return digest.hexdigest()[:16]
 
 
