@@ -159,13 +159,11 @@ def test_evaluation_scores_what_was_predicted(model: PoseModel, tiny_records: Po
 
 
 def test_evaluation_of_views_looks_at_views(model: PoseModel, tiny_records: PoseRecords, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace
-
     views = np.zeros_like(tiny_records.images)
     seen = []
     real = predict
     monkeypatch.setattr("halfmask.tasks.pose.predict", lambda m, images, *a, **k: seen.append(images) or real(m, images))
-    evaluate(model, replace(tiny_records, views=views), source="view")
+    evaluate(model, tiny_records.changed(views=views), source="view")
     assert seen[0] is views
 
 
