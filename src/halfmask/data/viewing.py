@@ -34,7 +34,8 @@ def with_view(records: _Kind, view: View) -> _Kind:
                 pass
         return arrays
 
-    found = cached("views", f"{records.key}/{view!r}", build)
+    # Part of the key: views that an earlier layout stored under other names are not found again.
+    found = cached("views", f"{records.key}/{view!r}/{_PUBLIC}{_REST}", build)
     public, rest = ({name[len(side) :]: array for name, array in found.items() if name.startswith(side)} for side in (_PUBLIC, _REST))
     return replace(records, public=Arrays(public), rest=Arrays(rest) if rest else None, view_key=repr(view))
 
@@ -45,17 +46,14 @@ _PUBLIC, _REST = "public_", "rest_"
 def look(records: Records, view: View, row: int) -> Seen:
     """One record through a view, which is handed the fields that it declares and no others."""
     at = np.array([row])
-    known = {name: rows[0] for table in (records.private, records.targets, records.truth) for name, rows in _row(table, at).items()}
+    tables = [table for table in (records.private, records.targets, records.truth) if len(table)]
+    known = {name: rows[0] for table in tables for name, rows in table.rows(at).items()}
     missing = [name for name in view.reads if name not in known]
     if missing:
         raise HalfmaskError(
             f"the view reads '{missing[0]}', and these records have {', '.join(known)}: choose another view, or a dataset that has it"
         )
     return view.of({name: known[name] for name in view.reads})
-
-
-def _row(table: object, at: np.ndarray) -> dict[str, np.ndarray]:
-    return table.rows(at) if isinstance(table, Arrays) else {}
 
 
 def _named(seen: Seen) -> dict[str, np.ndarray]:
