@@ -18,8 +18,8 @@ from halfmask.data.pose_records import PoseRecords
 from halfmask.errors import HalfmaskError
 from halfmask.tasks.pose import predict
 from halfmask.training.config import RunConfig
-from halfmask.training.running import run_training
 from halfmask.training.outputs import RunFolder
+from halfmask.training.running import run_training
 from halfmask.training.runs import TrainedRun, open_run
 from halfmask.training.setup import build_model
 

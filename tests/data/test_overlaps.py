@@ -290,8 +290,8 @@ def test_people_that_weights_were_chosen_on_are_public_too(clinic: Path, tiny_co
 def test_nobody_whom_an_account_protects_is_pretrained_on(
     clinic: Path, tiny_config: Build, tmp_path: Path, fresh_home: Path, quick_accounting: None
 ) -> None:
-    from halfmask.training.running import run_training
     from halfmask.training.pretrain import pretrain
+    from halfmask.training.running import run_training
 
     folder = f"data.name={clinic}"
     run_training(tiny_config(folder, batch=2), tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Tables: some rows of large fields, joined or fetched one by one, are what an array would give, and are not read before they are wanted."""
+"""Tables: some rows of large fields, joined or fetched one by one, are what an array would give, and are read when they are wanted."""
 
 from __future__ import annotations
 

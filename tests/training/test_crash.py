@@ -18,9 +18,9 @@ from halfmask.privacy.account import Account
 from halfmask.privacy.accounting import epsilon
 from halfmask.training import loop
 from halfmask.training.config import RunConfig
-from halfmask.training.running import run_training
 from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
+from halfmask.training.running import run_training
 from halfmask.training.setup import prepare
 
 KILLS = 16

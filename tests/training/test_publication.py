@@ -15,8 +15,8 @@ from halfmask.data.prints import named_prints
 from halfmask.privacy.account import RAW, VIEWS, Account, Publication
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.training.config import RunConfig
-from halfmask.training.running import run_training
 from halfmask.training.progress import Progress
+from halfmask.training.running import run_training
 from halfmask.training.setup import prepare
 from halfmask.training.spending import publications_of
 

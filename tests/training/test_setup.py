@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import save_file
 
 from halfmask.data.datasets import Datasets
-from halfmask.data.prints import named_prints
 from halfmask.data.pose_records import PoseRecords
+from halfmask.data.prints import named_prints
 from halfmask.errors import HalfmaskError
 from halfmask.models.simcc import PoseModel
 from halfmask.privacy.accounting import epsilon

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from halfmask.data.prints import fingerprints_of
 from halfmask.data.pose_records import PoseRecords
+from halfmask.data.prints import fingerprints_of
 from halfmask.privacy.account import RAW, VIEWS
 from halfmask.training.config import RunConfig
 from halfmask.training.progress import Progress
