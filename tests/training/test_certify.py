@@ -24,7 +24,8 @@ from halfmask.privacy.sampling import PoissonSampler
 from halfmask.privacy.spends import total_epsilon
 from halfmask.privacy.verification import verify_certificate
 from halfmask.training.config import RunConfig
-from halfmask.training.loop import Trainer, run_training
+from halfmask.training.loop import Trainer
+from halfmask.training.running import run_training
 from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
 

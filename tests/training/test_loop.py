@@ -18,7 +18,7 @@ from torch import Tensor
 
 import halfmask.training.loop as loop
 import halfmask.training.setup as preparation
-from halfmask.data.datasets import Datasets
+from halfmask.data.records import Datasets
 from halfmask.data.prints import fingerprints_of
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import METHODS
@@ -29,7 +29,8 @@ from halfmask.privacy.noise import RandomStream
 from halfmask.privacy.sampling import PoissonSampler
 from halfmask.tasks.pose import pose_loss
 from halfmask.training.config import RunConfig
-from halfmask.training.loop import Trainer, run_training
+from halfmask.training.loop import Trainer
+from halfmask.training.running import run_training
 from halfmask.training.outputs import LOGGABLE, RunFolder
 from halfmask.training.progress import Progress
 from halfmask.training.setup import prepare
@@ -164,14 +165,14 @@ def test_runs_on_one_dataset_add_up(tiny_config: Build, tmp_path: Path, fresh_ho
 def update_of(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> Tensor:
     seen: list[Tensor] = []
     monkeypatch.setattr(trainer, "_apply", lambda update, move=None: seen.append(update))
-    if trainer.setup.method.projected and trainer.subspace is None:
-        trainer._refresh()
-    trainer._take_step()
+    if trainer.setup.method.projected and trainer.noised.subspace is None:
+        trainer.refresh()
+    trainer.take_step()
     return seen[0]
 
 
 def draws(monkeypatch: pytest.MonkeyPatch, trainer: Trainer, units: list[int]) -> None:
-    monkeypatch.setattr(trainer.poisson, "draw", lambda: torch.tensor(units, dtype=torch.long))
+    monkeypatch.setattr(trainer.noised.poisson, "draw", lambda: torch.tensor(units, dtype=torch.long))
 
 
 def empty_steps_are_noise(kind: type[Trainer], config: RunConfig, folder: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
@@ -180,31 +181,31 @@ def empty_steps_are_noise(kind: type[Trainer], config: RunConfig, folder: Path, 
     draws(monkeypatch, trainer, [])
     update = update_of(trainer, monkeypatch)
     expected = trainer.setup.noise_multiplier * config.clip_norm / 8
-    dimensions = trainer.subspace.dimension if trainer.subspace is not None else len(update)
+    dimensions = trainer.noised.subspace.dimension if trainer.noised.subspace is not None else len(update)
     energy = float(update.double().square().sum()) / dimensions
-    wide = 0.02 if trainer.subspace is None else 0.95
+    wide = 0.02 if trainer.noised.subspace is None else 0.95
     return abs(energy**0.5 / expected - 1) < wide
 
 
 class SkipsEmptyBatches(Trainer):
-    def _take_step(self) -> None:
-        if not len(self.poisson.draw()):
+    def take_step(self) -> None:
+        if not len(self.noised.poisson.draw()):
             self._apply(torch.zeros(self.engine.size))
             return
-        super()._take_step()
+        super().take_step()
 
 
 class DividesByTheRealisedBatch(Trainer):
-    def _take_step(self) -> None:
-        realised = max(1, len(self.poisson.draw()))
-        self.mechanism = replace(self.mechanism, expected_batch=realised)
-        super()._take_step()
+    def take_step(self) -> None:
+        realised = max(1, len(self.noised.poisson.draw()))
+        self.noised.mechanism = replace(self.noised.mechanism, expected_batch=realised)
+        super().take_step()
 
 
 class TakesNoNoise(Trainer):
-    def _take_step(self) -> None:
-        self.mechanism = replace(self.mechanism, noise_multiplier=0.0)
-        super()._take_step()
+    def take_step(self) -> None:
+        self.noised.mechanism = replace(self.noised.mechanism, noise_multiplier=0.0)
+        super().take_step()
 
 
 @pytest.mark.parametrize("method", ["dpsgd", "projected"])
@@ -231,20 +232,20 @@ def a_unit_moves_a_step_by_its_share(kind: type[Trainer], config: RunConfig, fol
 
 
 class DoesNotClip(Trainer):
-    def _take_step(self) -> None:
+    def take_step(self) -> None:
         real = self.engine.clipped_sum
-        clip_norm = self.mechanism.clip_norm
+        clip_norm = self.noised.mechanism.clip_norm
         self.engine.clipped_sum = lambda *a: replace(real(*a[:2], 1e9, *a[3:]), clip_norm=clip_norm)  # type: ignore[method-assign]
-        super()._take_step()
+        super().take_step()
 
 
 class ClipsRecordsApart(Trainer):
-    def _take_step(self) -> None:
+    def take_step(self) -> None:
         real = self.engine.clipped_sum
         self.engine.clipped_sum = lambda loss, batch, clip, units, chunk: real(  # type: ignore[method-assign]
             loss, batch | {"weight": torch.ones(len(units))}, clip, None, chunk
         )
-        super()._take_step()
+        super().take_step()
 
 
 @pytest.mark.parametrize("unit", ["crop", "image", "subject"])
@@ -269,16 +270,16 @@ def test_coins_are_tossed_for_units(unit: str, tiny_config: Build, tmp_path: Pat
     trainer = trainer_for(tiny_config(unit=unit, batch=4), tmp_path / "run")
     private = trainer.setup.private
     units = np.unique(private.unit_ids(unit))
-    assert trainer.poisson.units == len(units) == len(trainer.setup.units)
-    assert trainer.poisson.expected_batch == pytest.approx(4) == trainer.mechanism.expected_batch
+    assert trainer.noised.poisson.units == len(units) == len(trainer.setup.units)
+    assert trainer.noised.poisson.expected_batch == pytest.approx(4) == trainer.noised.mechanism.expected_batch
     seen: list[Any] = []
     real = trainer.engine.clipped_sum
     monkeypatch.setattr(trainer.engine, "clipped_sum", lambda *a: seen.append(a) or real(*a))
     draws(monkeypatch, trainer, [1, 3])
-    trainer._take_step()
+    trainer.take_step()
     _, batch, clip_norm, unit_index, _ = seen[0]
     members = [trainer.setup.units.members[i] for i in (1, 3)]
-    assert clip_norm == trainer.setup.config.clip_norm == trainer.mechanism.clip_norm
+    assert clip_norm == trainer.setup.config.clip_norm == trainer.noised.mechanism.clip_norm
     assert unit_index.tolist() == [1] * len(members[0]) + [3] * len(members[1])
     assert torch.equal(batch["joints"], torch.from_numpy(private.joints[np.concatenate(members)]))
     for group in members:
@@ -305,10 +306,10 @@ def test_a_loss_that_couples_people_is_refused_before_anything_is_spent(
     monkeypatch.setattr(loop, "pose_loss", coupled)
     config = tiny_config()
     trainer = trainer_for(config, tmp_path / "run")
-    monkeypatch.setattr(trainer.poisson, "draw", lambda: pytest.fail("a private batch was drawn"))
+    monkeypatch.setattr(trainer.noised.poisson, "draw", lambda: pytest.fail("a private batch was drawn"))
     with pytest.raises(HalfmaskError, match="coupled"):
         trainer.train()
-    assert trainer.account.ledger.spends() == []
+    assert trainer.setup.account.ledger.spends() == []
 
 
 # ---- public batches ------------------------------------------------------------------------------------------------------
@@ -316,7 +317,7 @@ def test_a_loss_that_couples_people_is_refused_before_anything_is_spent(
 
 def public_batches_are_independent(trainer: Trainer) -> bool:
     """N=40, B̄=8, 2000 steps: 3200 shared people expected, standard deviation 51; ±4.9 of them."""
-    shared = sum(int(torch.isin(trainer.poisson.draw(), trainer.view_sampler.draw()).sum()) for _ in range(2000))
+    shared = sum(int(torch.isin(trainer.noised.poisson.draw(), trainer.view_sampler.draw()).sum()) for _ in range(2000))
     return abs(shared - 3200) < 248
 
 
@@ -376,7 +377,7 @@ def test_a_shared_batch_is_accounted_as_visible(tiny_config: Build, tmp_path: Pa
     assert np.array_equal(batch["image"].numpy(), setup.private.views[[3, 5]])
     assert trainer._public_records(NOBODY) is None
     trainer.train()
-    assert {spend.visible_batches for spend in trainer.account.ledger.spends()} == {True}
+    assert {spend.visible_batches for spend in trainer.setup.account.ledger.spends()} == {True}
 
 
 # ---- reads outside the mechanism -----------------------------------------------------------------------------------------
@@ -410,11 +411,11 @@ def test_a_budget_is_refused_before_the_first_step(
 ) -> None:
     run_training(secure(tiny_config("budget=2.0")), tmp_path / "first")
     trainer = trainer_for(secure(tiny_config(epsilon=1.9)), tmp_path / "second")
-    monkeypatch.setattr(trainer.poisson, "draw", lambda: pytest.fail("a private batch was drawn"))
-    before = trainer.account.ledger.spends()
+    monkeypatch.setattr(trainer.noised.poisson, "draw", lambda: pytest.fail("a private batch was drawn"))
+    before = trainer.setup.account.ledger.spends()
     with pytest.raises(HalfmaskError, match="budget"):
         trainer.train()
-    assert trainer.account.ledger.spends() == before
+    assert trainer.setup.account.ledger.spends() == before
 
 
 # ---- the ledger ----------------------------------------------------------------------------------------------------------
@@ -427,12 +428,12 @@ def the_ledger_is_ahead(kind: type[Trainer], config: RunConfig, folder: Path, mo
     ahead: list[bool] = []
 
     def charged() -> None:
-        own = [spend for spend in trainer.account.ledger.spends() if spend.run == trainer.run]
-        ahead.append(sum(spend.steps for spend in own) >= trainer.step + 1)
+        own = [spend for spend in trainer.setup.account.ledger.spends() if spend.run == trainer.standing.run]
+        ahead.append(sum(spend.steps for spend in own) >= trainer.standing.step + 1)
 
-    draw, release = trainer.poisson.draw, trainer.mechanism.release
-    monkeypatch.setattr(trainer.poisson, "draw", lambda: charged() or draw())
-    object.__setattr__(trainer.mechanism, "release", lambda *a: charged() or release(*a))
+    draw, release = trainer.noised.poisson.draw, trainer.noised.mechanism.release
+    monkeypatch.setattr(trainer.noised.poisson, "draw", lambda: charged() or draw())
+    object.__setattr__(trainer.noised.mechanism, "release", lambda *a: charged() or release(*a))
     trainer.train()
     return len(ahead) == 2 * trainer.setup.steps and all(ahead)
 
@@ -443,8 +444,8 @@ class PaysLate(Trainer):
     def _pay_ahead(self, steps: int) -> None:
         self.owed = steps
 
-    def _take_step(self) -> None:
-        super()._take_step()
+    def take_step(self) -> None:
+        super().take_step()
         if self.owed:
             super()._pay_ahead(self.owed)
             self.owed = 0
@@ -452,7 +453,7 @@ class PaysLate(Trainer):
 
 class PaysForTheFirstBlockOnly(Trainer):
     def _pay_ahead(self, steps: int) -> None:
-        if not self.paid:
+        if not self.standing.paid:
             super()._pay_ahead(steps)
 
 
@@ -483,13 +484,13 @@ def test_the_check_of_the_ledger_sees_planted_faults(
 
 def test_a_step_that_fails_has_been_paid_for(tiny_config: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_home: Path) -> None:
     trainer = trainer_for(secure(tiny_config()), tmp_path / "run")
-    monkeypatch.setattr(trainer.poisson, "draw", lambda: (_ for _ in ()).throw(RuntimeError("power cut")))
+    monkeypatch.setattr(trainer.noised.poisson, "draw", lambda: (_ for _ in ()).throw(RuntimeError("power cut")))
     with pytest.raises(RuntimeError, match="power cut"):
         trainer.train()
-    (spend,) = trainer.account.ledger.spends()
+    (spend,) = trainer.setup.account.ledger.spends()
     assert spend.first_step == 0 and spend.steps >= 1 and (spend.units, spend.clip_norm) == (40, 0.1)
-    assert spend.noise_multiplier == trainer.setup.noise_multiplier == trainer.mechanism.noise_multiplier
-    assert 0 < trainer.account.ledger.total(1e-3, Adjacency.ZERO_OUT) < math.inf
+    assert spend.noise_multiplier == trainer.setup.noise_multiplier == trainer.noised.mechanism.noise_multiplier
+    assert 0 < trainer.setup.account.ledger.total(1e-3, Adjacency.ZERO_OUT) < math.inf
 
 
 @pytest.mark.parametrize("unit", ["subject", "image"])
@@ -698,7 +699,7 @@ class LogsThePrivateLoss(Trainer):
         records = self.setup.private.batch(np.arange(4))
         with torch.no_grad():
             loss = float(pose_loss(self.setup.model, records).mean())
-        self.folder.log("epoch", step=self.step, learning_rate=loss)
+        self.folder.log("epoch", step=self.standing.step, learning_rate=loss)
         super()._end_epoch()
 
 

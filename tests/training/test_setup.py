@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from halfmask.data.datasets import Datasets
+from halfmask.data.records import Datasets
 from halfmask.data.pose_records import PoseRecords
 from halfmask.data.prints import named_prints
 from halfmask.errors import HalfmaskError

@@ -16,7 +16,8 @@ from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import ClippedCoordinates, ClippedSum
 from halfmask.tasks.pose import best_sharpness, pose_loss
 from halfmask.training.config import PrivateConfig, RunConfig, build_config
-from halfmask.training.loop import Trainer, run_training
+from halfmask.training.loop import Trainer
+from halfmask.training.running import run_training
 from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
 from halfmask.training.refresh import calibrate
@@ -41,15 +42,15 @@ def test_a_residual_is_the_image_less_its_view_clipped_as_one(tiny_config: Build
     trainer = trainer_for(with_private(tiny_config(method="feature"), residual=True), tmp_path / "run")
     people = trainer.setup.private
     chosen = np.arange(4)
-    batch, units = trainer._shown(people, chosen, torch.arange(4), torch.ones(4))
+    batch, units = trainer.noised.shown(people, chosen, torch.arange(4), torch.ones(4))
     engine = trainer.engine
     apart = engine.per_record_gradients(pose_loss, people.batch(chosen, "image")) - engine.per_record_gradients(
         pose_loss, people.batch(chosen, "view")
     )
     norms = apart.double().norm(dim=1)
     clip = float(norms.median())
-    trainer.mechanism = replace(trainer.mechanism, clip_norm=clip)
-    found = trainer.clipped(batch, units)
+    trainer.noised.mechanism = replace(trainer.noised.mechanism, clip_norm=clip)
+    found = trainer.noised.clipped(batch, units)
     assert isinstance(found, ClippedSum)
     assert torch.allclose(found.norms, norms, rtol=1e-3)
     expected = (apart * (clip / norms.clamp(min=clip))[:, None].float()).sum(0)
@@ -58,10 +59,10 @@ def test_a_residual_is_the_image_less_its_view_clipped_as_one(tiny_config: Build
 
 def test_one_persons_residual_never_exceeds_the_clip_norm(tiny_config: Build, tmp_path: Path) -> None:
     trainer = trainer_for(with_private(tiny_config(method="feature-projective"), residual=True), tmp_path / "run")
-    trainer.mechanism = replace(trainer.mechanism, clip_norm=1e-3)
+    trainer.noised.mechanism = replace(trainer.noised.mechanism, clip_norm=1e-3)
     for person in range(3):
-        batch, units = trainer._shown(trainer.setup.private, np.array([person]), torch.tensor([person]), torch.ones(1))
-        clipped = trainer.clipped(batch, units)
+        batch, units = trainer.noised.shown(trainer.setup.private, np.array([person]), torch.tensor([person]), torch.ones(1))
+        clipped = trainer.noised.clipped(batch, units)
         assert isinstance(clipped, ClippedSum)
         assert len(clipped.norms) == 1, "image and view are one unit: clipped apart, one person could add twice the clip norm"
         assert float(clipped.flat().double().norm()) <= 1e-3
@@ -79,10 +80,10 @@ def test_the_clip_norm_is_a_quantile_of_public_norms(tiny_config: Build, tmp_pat
     trainer = trainer_for(with_private(tiny_config(method="dpsgd"), follow=0.5), tmp_path / "run")
     people = trainer.setup.watched or trainer.setup.basis
     assert people is not None
-    trainer._refresh()
+    trainer.refresh()
     rows = trainer.engine.per_record_gradients(pose_loss, people.batch(torch.arange(len(people))))
-    assert trainer.mechanism.clip_norm == pytest.approx(float(rows.double().norm(dim=1).quantile(0.5)), rel=1e-3)
-    assert trainer.mechanism.noise_multiplier == trainer.setup.noise_multiplier, "σ is in units of C"
+    assert trainer.noised.mechanism.clip_norm == pytest.approx(float(rows.double().norm(dim=1).quantile(0.5)), rel=1e-3)
+    assert trainer.noised.mechanism.noise_multiplier == trainer.setup.noise_multiplier, "σ is in units of C"
 
 
 def test_the_clip_norm_does_not_look_at_private_people(tiny_config: Build, tmp_path: Path) -> None:
@@ -94,8 +95,8 @@ def test_the_clip_norm_does_not_look_at_private_people(tiny_config: Build, tmp_p
             private = trainer.setup.private
             changed = replace(private, images=255 - private.images, features={k: v * 3 + 1 for k, v in private.features.items()})
             trainer.setup = replace(trainer.setup, private=changed)
-        trainer._refresh()
-        clips.append(trainer.mechanism.clip_norm)
+        trainer.refresh()
+        clips.append(trainer.noised.mechanism.clip_norm)
     assert clips[0] == clips[1] != config.clip_norm
 
 
@@ -103,12 +104,12 @@ def test_noise_grows_with_the_clip_norm_it_follows(tiny_config: Build, tmp_path:
     """Otherwise a C that rose would be noised for the C that was."""
     config = with_private(tiny_config(method="dpsgd", clip_norm=1e-6), follow=0.5)
     trainer = trainer_for(config, tmp_path / "run")
-    trainer._refresh()
-    clip = trainer.mechanism.clip_norm
+    trainer.refresh()
+    clip = trainer.noised.mechanism.clip_norm
     assert clip > 1e-3
     nothing = ClippedSum(torch.zeros(0), clip, 0, {name: torch.zeros_like(p) for name, p in trainer.engine.parameters.items()})
-    noise = trainer.mechanism.release(nothing).double()
-    expected = trainer.setup.noise_multiplier * clip / trainer.poisson.expected_batch
+    noise = trainer.noised.mechanism.release(nothing).double()
+    expected = trainer.setup.noise_multiplier * clip / trainer.noised.poisson.expected_batch
     assert float(noise.square().mean().sqrt()) == pytest.approx(expected, rel=0.05)
 
 
@@ -129,12 +130,12 @@ def test_projecting_first_clips_coordinates(tiny_config: Build, tmp_path: Path) 
     config = tiny_config(method="projected")
     config = replace(config, subspace=replace(config.subspace, project_first=True)).checked()
     trainer = trainer_for(config, tmp_path / "run")
-    trainer._refresh()
-    batch, units = trainer._shown(trainer.setup.private, np.arange(3), torch.arange(3), torch.ones(3))
-    clipped = trainer.clipped(batch, units)
-    assert isinstance(clipped, ClippedCoordinates) and len(clipped.coordinates) == trainer.subspace.dimension  # type: ignore[union-attr]
-    assert float(clipped.coordinates.norm()) <= 3 * trainer.mechanism.clip_norm
-    trainer._take_step()
+    trainer.refresh()
+    batch, units = trainer.noised.shown(trainer.setup.private, np.arange(3), torch.arange(3), torch.ones(3))
+    clipped = trainer.noised.clipped(batch, units)
+    assert isinstance(clipped, ClippedCoordinates) and len(clipped.coordinates) == trainer.noised.subspace.dimension  # type: ignore[union-attr]
+    assert float(clipped.coordinates.norm()) <= 3 * trainer.noised.mechanism.clip_norm
+    trainer.take_step()
 
 
 def test_the_weight_scales_signal_and_noise_alike(tiny_config: Build, tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_the_weight_scales_signal_and_noise_alike(tiny_config: Build, tmp_path: 
         trainer = trainer_for(config, tmp_path / f"run{weight}")
         seen: list[torch.Tensor] = []
         trainer._apply = lambda update, move=None, seen=seen: seen.append(update)  # type: ignore[method-assign, misc]
-        trainer._take_step()
+        trainer.take_step()
         updates.append(seen[0])
     assert torch.allclose(updates[1], 3 * updates[0], rtol=1e-5)
 
@@ -156,8 +157,8 @@ def test_the_average_of_the_weights_is_released(tiny_config: Build, tmp_path: Pa
     name = next(iter(trainer.engine.parameters))
     expected = trainer.engine.parameters[name].detach().clone()
     for _ in range(3):
-        trainer._take_step()
-        trainer.step += 1
+        trainer.take_step()
+        trainer.standing.step += 1
         expected = 0.9 * expected + 0.1 * trainer.engine.parameters[name].detach()
     last = trainer.engine.parameters[name].detach().clone()
     trainer.optimiser.release_average()
@@ -185,13 +186,13 @@ def test_a_model_too_sure_of_itself_is_found_out(tiny_config: Build, tmp_path: P
             layer.bias *= 4
     assert best_sharpness(model, batch) == pytest.approx(before / 4, rel=0.01) or before == 0.125
     calibrate(trainer)
-    assert trainer.sharpness == best_sharpness(model, batch)
+    assert trainer.noised.sharpness == best_sharpness(model, batch)
 
 
 def test_sharpness_scales_the_logits_of_the_loss(tiny_config: Build, tmp_path: Path) -> None:
     trainer = trainer_for(with_private(tiny_config(method="dpsgd"), calibrate=True), tmp_path / "run")
-    trainer.sharpness = 0.5
-    batch, _ = trainer._shown(trainer.setup.private, np.arange(4), torch.arange(4), torch.ones(4))
+    trainer.noised.sharpness = 0.5
+    batch, _ = trainer.noised.shown(trainer.setup.private, np.arange(4), torch.arange(4), torch.ones(4))
     softer = pose_loss(trainer.setup.model, batch)
     head = trainer.setup.model.head
     with torch.no_grad():
@@ -207,7 +208,7 @@ def test_calibration_looks_at_watched_people_alone(tiny_config: Build, tmp_path:
     monkeypatch.setattr("halfmask.training.refresh.best_sharpness", lambda model, batch: shown.append(batch) or 0.5)
     trainer = trainer_for(with_private(tiny_config(method="feature-projective"), calibrate=True), tmp_path / "run")
     calibrate(trainer)
-    assert trainer.sharpness == 0.5 and trainer.setup.watched is not None
+    assert trainer.noised.sharpness == 0.5 and trainer.setup.watched is not None
     expected = trainer.setup.watched.batch(np.arange(len(trainer.setup.watched)))
     assert all(torch.equal(shown[0][name], expected[name]) for name in expected)
 
