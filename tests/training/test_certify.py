@@ -25,9 +25,9 @@ from halfmask.privacy.spends import total_epsilon
 from halfmask.privacy.verification import verify_certificate
 from halfmask.training.config import RunConfig
 from halfmask.training.loop import Trainer
-from halfmask.training.running import run_training
 from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
+from halfmask.training.running import run_training
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread")
 Build = Callable[..., RunConfig]
