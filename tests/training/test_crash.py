@@ -62,6 +62,7 @@ def long_config(tiny_config: Callable[..., RunConfig], quick_accounting: None) -
     return tiny_config("data.test=0", "data.public=0", epochs=800.0, batch=20, insecure_seed=None)
 
 
+@pytest.mark.alone
 def test_killed_at_any_moment_the_ledger_knows_enough(
     long_config: RunConfig, tmp_path: Path, fresh_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,7 @@ def test_the_pictures_are_random_and_the_same_for_everybody() -> None:
     assert all(np.array_equal(one, again) for one, again in zip(pictures, random_pictures(), strict=True))
 
 
+@pytest.mark.alone
 def test_a_view_is_tried_once_and_quickly() -> None:
     calls = []
 
