@@ -12,7 +12,9 @@ demo: $(STAMP)
 	@echo "Open demo/index.html"
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m "not alone"
+	# 5 is what pytest says where no test has the mark.
+	$(BIN)/python -m pytest -m alone || [ $$? -eq 5 ]
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

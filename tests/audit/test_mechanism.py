@@ -16,10 +16,10 @@ import halfmask.audit.mechanism as audit
 import halfmask.gradients.engine as engine
 import halfmask.training.loop as loop
 import halfmask.training.setup as preparation
-from halfmask.audit import checks
-from halfmask.audit.canaries import CLIP_NORM, FULL, Plan, canary_records, quarantine, ready
+from halfmask.audit import canaries, checks
+from halfmask.audit.canaries import CLIP_NORM, FULL, CanaryTask, Plan, canary_records, quarantine, ready
 from halfmask.audit.findings import Finding
-from halfmask.data.pose_records import PoseRecords
+from halfmask.data.records import PRIVATE, VIEW, Records
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import METHODS, Mechanism, method_named
 from halfmask.gradients.subspace import Subspace
@@ -27,6 +27,11 @@ from halfmask.privacy.noise import RandomStream
 from halfmask.privacy.sampling import PoissonSampler
 from halfmask.training import refresh
 from halfmask.training.loop import Trainer
+from halfmask.training.outputs import RunFolder
+from halfmask.training.private import PrivateHalf
+from halfmask.training.progress import Progress
+from halfmask.training.public import SharedBatch
+from halfmask.training.setup import Setup
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread")
 CLAIM = 1.0
@@ -58,7 +63,7 @@ def basis_run(method: str, folder: Path) -> audit._Run:
 def small(method: str, folder: Path, bright: int = 0, *settings: str) -> Trainer:
     chosen = plan(method, units=12, batch=12, settings=(*settings, "public.weight=0"))
     trainer = ready(chosen, chosen.canaries(np.full(12, bright), f"test/{bright}", np.zeros(12, int)), folder)
-    trainer._refresh()
+    trainer.refresh()
     return trainer
 
 
@@ -229,13 +234,13 @@ def test_an_image_and_its_view_clipped_apart_are_seen(
     method: str, options: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each adds C then, at right angles √2 C, opposed 2 C; canaries of one spot are deaf to it."""
-    real = Trainer._shown
+    real = PrivateHalf.shown
 
-    def apart(self: Trainer, people: PoseRecords, *rest: Any) -> tuple[dict[str, Tensor], Tensor]:
+    def apart(self: PrivateHalf, people: Records, *rest: Any) -> tuple[dict[str, Tensor], Tensor]:
         batch, _ = real(self, people, *rest)
-        return batch, torch.arange(len(batch["joints"]))
+        return batch, torch.arange(len(batch["weight"]))
 
-    monkeypatch.setattr(Trainer, "_shown", apart)
+    monkeypatch.setattr(PrivateHalf, "shown", apart)
     finding = checks.step_sensitivity(small(method, folder, 0, RESIDUAL, *options), 12)
     assert not finding.passed and "1.414" in finding.found
 
@@ -254,39 +259,27 @@ def test_noise_that_does_not_follow_the_clip_norm_is_measured(
 
     monkeypatch.setattr(Mechanism, "_release", left_behind)
     trainer = small(method, folder, 0, FOLLOW, *options)
-    assert trainer.mechanism.clip_norm > 1.9 * CLIP_NORM, "it moved"
+    assert trainer.noised.mechanism.clip_norm > 1.9 * CLIP_NORM, "it moved"
     assert not checks.noise_variance(trainer).passed
     assert not quiet(method, folder, FOLLOW, *options)["constant-divisor"].passed
     assert checks.noise_variance(small(method, folder, 0, *options)).passed, "without following there is nothing to see"
 
 
 def test_a_clip_that_runs_ahead_of_the_noise_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Trainer.clipped
+    real = PrivateHalf.clipped
 
-    def ahead(self: Trainer, *rest: Any) -> Any:
+    def ahead(self: PrivateHalf, *rest: Any) -> Any:
         here = self.mechanism
-        self.mechanism = replace(here, clip_norm=2 * here.clip_norm)
-        try:
-            return replace(real(self, *rest), clip_norm=here.clip_norm)
-        finally:
-            self.mechanism = here
+        wider = replace(self, mechanism=replace(here, clip_norm=2 * here.clip_norm))
+        return replace(real(wider, *rest), clip_norm=here.clip_norm)
 
-    monkeypatch.setattr(Trainer, "clipped", ahead)
+    monkeypatch.setattr(PrivateHalf, "clipped", ahead)
     assert not checks.step_sensitivity(small("dpsgd", folder, 0, FOLLOW), 12).passed
 
 
 def test_a_clip_norm_that_follows_private_people_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = refresh.follow_public_norms
-
-    def private_norms(trainer: Trainer, quantile: float) -> None:
-        before = trainer.setup
-        trainer.setup = replace(before, watched=before.private)
-        try:
-            real(trainer, quantile)
-        finally:
-            trainer.setup = before
-
-    monkeypatch.setattr(refresh, "follow_public_norms", private_norms)
+    real = refresh.following
+    monkeypatch.setattr(refresh, "following", lambda half, setup, *rest: real(half, replace(setup, watched=setup.private), *rest))
     assert not checks.clip_norm_public(small("dpsgd", folder, 0, FOLLOW), small("dpsgd", folder, FULL, FOLLOW)).passed
 
 
@@ -294,10 +287,15 @@ def test_a_clip_norm_that_follows_private_people_is_seen(folder: Path, monkeypat
 
 
 def test_a_shared_public_batch_is_heard_and_counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def shared(self: Trainer, private_batch: np.ndarray) -> Any:
-        return self.setup.private.batch(private_batch, "view") if len(private_batch) else None
+    class Shares(Trainer):
+        """One batch for both halves, and an accountant who does not know it."""
 
-    monkeypatch.setattr(Trainer, "_public_records", shared)
+        def __init__(self, setup: Setup, folder: RunFolder, progress: Progress):
+            super().__init__(setup, folder, progress)
+            shared = SharedBatch(setup, self.engine, self.exact.showing)
+            self.exact, self.noised = shared, replace(self.noised, publish=shared.publish)
+
+    monkeypatch.setattr(canaries, "Trainer", Shares)
     run = audit._Run.of(plan("feature", batch=10, steps=1000), coins(), folder)
     assert audit._sampled(run).lower_bound > CLAIM
     monkeypatch.setattr(checks, "_COIN_STEPS", 1000)
@@ -344,25 +342,25 @@ def test_skipping_an_empty_batch_is_seen(folder: Path, monkeypatch: pytest.Monke
 def test_s_pub_left_in_the_private_set_is_heard_and_found(method: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = basis_run(method, folder)
     assert audit._basis(run).withstood(CLAIM) and checks.basis_apart(run.trainer).passed
-    real = preparation._set_basis_apart
+    real = preparation.set_basis_apart
     left_in = lambda config, method, data, *gone: (data.private, real(config, method, data, *gone)[1])  # noqa: E731
-    monkeypatch.setattr(preparation, "_set_basis_apart", left_in)
+    monkeypatch.setattr(preparation, "set_basis_apart", left_in)
     run = basis_run(method, folder)
     assert audit._basis(run).lower_bound > CLAIM
     assert not checks.basis_apart(run.trainer).passed
 
 
 def test_a_view_that_is_computed_after_augmentation_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, view = PoseRecords.batch, small("feature", folder).setup.view
+    real, view = Records.batch, small("feature", folder).setup.view
 
-    def augmented(self: PoseRecords, records: Any, source: str = "image", device: Any = "cpu") -> dict[str, Tensor]:
-        batch = real(self, records, "image", device)
-        if source == "view":
+    def augmented(self: Records, records: Any, source: str = PRIVATE, device: Any = "cpu") -> dict[str, Tensor]:
+        batch = real(self, records, PRIVATE, device)
+        if source == VIEW:
             moved = np.roll(batch["image"].numpy(), (1, 1), (2, 3))
-            batch["image"] = torch.from_numpy(np.stack([view(image.transpose(1, 2, 0)).transpose(2, 0, 1) for image in moved]))
+            batch["image"] = torch.from_numpy(np.stack([view.of({"image": image}).public["image"] for image in moved]))
         return batch
 
-    monkeypatch.setattr(PoseRecords, "batch", augmented)
+    monkeypatch.setattr(Records, "batch", augmented)
     finding = checks.public_half_fixed(small("feature", folder), small("feature", folder, FULL))
     assert not finding.passed and " 0 change" not in finding.found, "the public half shows the private spot"
 
@@ -382,15 +380,9 @@ def test_a_basis_that_stretches_is_seen(folder: Path, monkeypatch: pytest.Monkey
 # ---- the loss ------------------------------------------------------------------------------------------------------------
 
 
-def coupled(model: Any, batch: dict[str, Tensor]) -> Tensor:
-    return _POSE_LOSS(model, batch) * batch["labelled"].sum()
-
-
-_POSE_LOSS = loop.pose_loss
-
-
 def test_a_coupled_loss_fails_the_sensitivity_check_and_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "pose_loss", coupled)
+    real = CanaryTask.loss
+    monkeypatch.setattr(CanaryTask, "loss", lambda self, model, batch: real(self, model, batch) * batch["labelled"].sum())
     found = checks.records_apart(small("dpsgd", folder))
     assert not found.passed
     attack = one_step("dpsgd", folder)
@@ -400,4 +392,3 @@ def test_a_coupled_loss_fails_the_sensitivity_check_and_is_refused(folder: Path,
 def test_a_missing_refusal_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "check_records_apart", lambda *a: None)
     assert not checks.coupled_loss_refused(lambda: small("dpsgd", folder, 1)).passed
-    assert loop.pose_loss is _POSE_LOSS, "the loss is put back"

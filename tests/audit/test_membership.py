@@ -13,15 +13,16 @@ import torch
 import halfmask.audit.membership as membership
 from halfmask.audit.membership import NOT_FOR_RELEASE, audit_model, people_of
 from halfmask.audit.separation import at_chance, auc, separation
+from halfmask.data.datasets import load_datasets
 from halfmask.data.figures_records import figures_records
 from halfmask.data.pose_records import PoseRecords
 from halfmask.errors import HalfmaskError
+from halfmask.models.pose import build_model
 from halfmask.tasks.pose import predict
 from halfmask.training.config import RunConfig
-from halfmask.training.running import run_training
 from halfmask.training.outputs import RunFolder
+from halfmask.training.running import run_training
 from halfmask.training.runs import TrainedRun, open_run
-from halfmask.training.setup import build_model
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread")
 Build = Callable[..., RunConfig]
@@ -42,7 +43,7 @@ def remembered(untrained: TrainedRun, monkeypatch: pytest.MonkeyPatch) -> Traine
     """A model that knows its members by heart: their joints are where it says they are."""
     members, strangers, public = people_of(untrained.config)
     points, _ = predict(untrained.model, members.images, flip_test=False)
-    known = replace(members, joints=points.astype(np.float32))
+    known = members.changed(joints=points.astype(np.float32))
     monkeypatch.setattr(membership, "people_of", lambda *a: (known, strangers, public))
     return untrained
 
@@ -57,7 +58,7 @@ def test_what_is_known_by_heart_is_found(remembered: TrainedRun) -> None:
 
 def test_a_model_that_saw_nobody_tells_nobody_apart(untrained: TrainedRun) -> None:
     """Of forty random divisions of the same people about two are called a leak by 95 % intervals."""
-    scores = -membership.losses(untrained.model, figures_records("test", 160, size=untrained.config.model.input_size))
+    scores = -membership.losses(untrained.task, untrained.model, figures_records("test", 160, size=untrained.config.model.input_size))
     rng = np.random.default_rng(0)
     divisions = [rng.permutation(scores) for _ in range(40)]
     assert sum(at_chance(separation(mixed[:80], mixed[80:])) for mixed in divisions) >= 34
@@ -69,7 +70,7 @@ def test_likelihood_finds_who_the_shadows_say_is_odd(untrained: TrainedRun, monk
     people = people_of(untrained.config)
     hard = rng.normal(2, 1, 120)
 
-    def losses(model: object, records: PoseRecords, *device: object) -> np.ndarray:
+    def losses(task: object, model: object, records: PoseRecords, *device: object) -> np.ndarray:
         inside = model if isinstance(model, np.ndarray) else np.r_[np.ones(60, bool), np.zeros(60, bool)]
         return np.exp(hard - 0.3 * inside + rng.normal(0, 0.05, 120))
 
@@ -83,7 +84,7 @@ def test_likelihood_finds_who_the_shadows_say_is_odd(untrained: TrainedRun, monk
     monkeypatch.setattr(membership, "train_shadow", shadow)
     found = membership._likelihood_attack(untrained.config, untrained.model, people, 4, 0, lambda text: None)
     assert found["auc"]["low"] > 0.9 and next(calls) == 4
-    assert auc(-np.log(losses(None, people[0]))[:60], -np.log(losses(None, people[0]))[60:]).value < 0.75
+    assert auc(-np.log(losses(None, None, people[0]))[:60], -np.log(losses(None, None, people[0]))[60:]).value < 0.75
 
 
 def test_shadows_train_by_the_same_recipe_and_spend_nothing(

@@ -14,7 +14,7 @@ import torch
 
 import halfmask.audit.planted as planted
 from halfmask.audit.inversion import FirstLayerNetwork
-from halfmask.audit.membership import joined, people_of
+from halfmask.audit.membership import people_of
 from halfmask.audit.planted import audit_planted, mislabelled
 from halfmask.audit.shadow import Shadow, trace_shadow
 from halfmask.data.export import export_figures
@@ -22,16 +22,16 @@ from halfmask.data.pose_records import PoseRecords
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import ClippingEngine
 from halfmask.gradients.mechanism import Mechanism
+from halfmask.models.pose import build_model
 from halfmask.privacy.account import Account
 from halfmask.privacy.accounting import calibrate
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.noise import RandomStream, open_stream
-from halfmask.tasks.pose import pose_loss
+from halfmask.tasks.pose import PoseTask, pose_loss
 from halfmask.training.config import RunConfig
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
 from halfmask.training.runs import TrainedRun, open_run
-from halfmask.training.setup import build_model
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread")
 Build = Callable[..., RunConfig]
@@ -87,7 +87,7 @@ def test_a_planted_person_has_anothers_joints_and_a_unit_alone(tiny_config: Buil
     assert (records.images == strangers.images[chosen]).all()
     assert (records.joints == strangers.joints[np.roll(chosen, -1)]).all()
     assert not (records.joints == strangers.joints[chosen]).all((1, 2)).any()
-    everyone = joined(members, records)
+    everyone = members.joined(records)
     for unit in ("crop", "image", "subject"):
         ids = everyone.unit_ids(unit)
         assert len(np.unique(ids[len(members) :])) == 30 and not np.isin(ids[len(members) :], ids[: len(members)]).any()
@@ -101,22 +101,22 @@ def test_whoever_is_out_keeps_their_view_and_adds_nothing(method: str, tiny_conf
     trainers: list[Trainer] = []
     real = Trainer.train
     monkeypatch.setattr(Trainer, "train", lambda self: trainers.append(self) or real(self))
-    shadow = trace_shadow(config, joined(members, records), None, absent=out)
+    shadow = trace_shadow(config, members.joined(records), None, absent=out)
     setup = trainers[0].setup
     assert len(setup.units) == len(setup.private) == 60 and shadow.steps == 3, "they are counted and drawn as ever"
     assert sorted(np.concatenate(setup.units.members).tolist()) == [i for i in range(60) if i not in set(out.tolist())]
     if method == "feature":
-        assert setup.private.views is not None and len(setup.private.views) == trainers[0].view_sampler.records == 60
+        assert setup.private.views is not None and len(setup.private.views) == trainers[0].exact.samplers["view"].records == 60
 
 
 def test_the_model_does_not_depend_on_whoever_is_out(tiny_config: Build) -> None:
     config = tiny_config("data.test=20")
     members, records, _ = plant(config, 20)
-    others = replace(records, joints=records.joints[::-1].copy(), key="others")
+    others = records.changed(joints=records.joints[::-1].copy(), key="others")
     everyone = np.arange(len(members), len(members) + 20)
 
     def weights(people: PoseRecords, absent: np.ndarray) -> torch.Tensor:
-        return torch.cat([p.flatten() for p in trace_shadow(config, joined(members, people), None, absent).model.parameters()])
+        return torch.cat([p.flatten() for p in trace_shadow(config, members.joined(people), None, absent).model.parameters()])
 
     assert torch.equal(weights(records, everyone), weights(others, everyone))
     assert not torch.equal(weights(records, everyone[10:]), weights(others, everyone[10:])), "those who are in are read"
@@ -146,9 +146,11 @@ def test_bounds_hold_for_scores_that_know_nothing(small: RunConfig, monkeypatch:
     """Chance guesses prove something in at most one audit of twenty."""
     _, records, _ = plant(small)
     rng = np.random.default_rng(0)
-    monkeypatch.setattr(planted, "scores", lambda shadow, people: {name: rng.random(COUNT) for name in planted.ATTACKS})
+    monkeypatch.setattr(planted, "scores", lambda task, shadow, people: {name: rng.random(COUNT) for name in planted.ATTACKS})
     shadow: Any = Shadow(None, None, 1)  # type: ignore[arg-type]
-    bounds = [planted._result("dpsgd", 0.8, shadow, records, rng.random(COUNT) < 0.5, 1e-5, 0)["lower_bound"] for _ in range(100)]
+    bounds = [
+        planted._result(PoseTask(small), "dpsgd", 0.8, shadow, records, rng.random(COUNT) < 0.5, 1e-5, 0)["lower_bound"] for _ in range(100)
+    ]
     assert sum(bound > 0 for bound in bounds) <= 10 and max(bounds) <= 0.8
 
 

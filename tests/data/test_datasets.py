@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import halfmask.data.crops as crops
-from halfmask.data.datasets import DataConfig, load_datasets, load_public, load_test, with_view
+from halfmask.data.datasets import DataConfig, load_datasets, load_public, load_test
 from halfmask.data.export import export_figures
 from halfmask.data.people import MISSING
 from halfmask.data.skeleton import COCO, LSP, MPII
 from halfmask.data.splits import SplitsConfig
+from halfmask.data.viewing import with_view
 from halfmask.errors import HalfmaskError
 from halfmask.training.config import build_config
 from halfmask.views import make_view

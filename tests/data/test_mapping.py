@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -52,7 +50,7 @@ def test_records_change_their_joints_and_nothing_else(random_records) -> None:
     lsp = with_skeleton(records, LSP)
     np.testing.assert_array_equal(lsp.joints[:, LSP.index("l_knee")], records.joints[:, MPII.index("l_knee")])
     assert lsp.skeleton is LSP and lsp.joints.shape == (4, 14, 2) and lsp.images is records.images and lsp.key != records.key
-    again = with_skeleton(replace(lsp, annotated=lsp.labelled), MPII)
+    again = with_skeleton(lsp.changed(annotated=lsp.labelled), MPII)
     assert again.unscored == ("pelvis", "thorax") and again.labelled[:, MPII.index("pelvis")].all()
     assert not again.scored()[:, MPII.index("pelvis")].any() and again.scored()[:, 0].all()
     assert with_skeleton(records, MPII) is records

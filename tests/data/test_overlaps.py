@@ -163,7 +163,7 @@ def test_strangers_can_be_declared_and_the_certificate_says_so(
             if record["split"] == "public":
                 record.pop("subject")
 
-    from halfmask.training.setup import public_assumptions
+    from halfmask.training.assumptions import public_assumptions
 
     folder = changed(clinic, tmp_path / "data", change)
     with pytest.raises(HalfmaskError, match=r"data\.strangers"):
@@ -290,8 +290,8 @@ def test_people_that_weights_were_chosen_on_are_public_too(clinic: Path, tiny_co
 def test_nobody_whom_an_account_protects_is_pretrained_on(
     clinic: Path, tiny_config: Build, tmp_path: Path, fresh_home: Path, quick_accounting: None
 ) -> None:
-    from halfmask.training.running import run_training
     from halfmask.training.pretrain import pretrain
+    from halfmask.training.running import run_training
 
     folder = f"data.name={clinic}"
     run_training(tiny_config(folder, batch=2), tmp_path / "run")
@@ -305,7 +305,7 @@ def test_people_who_recur_can_be_left_out_unprotected(
     unit: str, clinic: Path, tiny_config: Build, tmp_path: Path, fresh_home: Path, quick_accounting: None
 ) -> None:
     """Whether somebody is left out depends on them and on public people alone: whoever stays, stays as they were."""
-    from halfmask.training.setup import public_assumptions
+    from halfmask.training.assumptions import public_assumptions
 
     def whole(settings: tuple[str, ...], folder: Path) -> Setup:
         return prepare(tiny_config(f"data.name={folder}", *settings, unit=unit, batch=1), Progress())

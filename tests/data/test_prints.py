@@ -10,8 +10,8 @@ import pytest
 
 from halfmask.data.datasets import DataConfig, load_datasets
 from halfmask.data.export import export_figures
-from halfmask.data.prints import fingerprints_of
 from halfmask.data.pose_records import PoseRecords
+from halfmask.data.prints import fingerprints_of
 from halfmask.privacy.fingerprints import Fingerprints
 
 

@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from halfmask.audit.membership import joined
 from halfmask.audit.planted import mislabelled
-from halfmask.data.datasets import Datasets, fingerprints_of
 from halfmask.data.figures_records import figures_records
 from halfmask.data.formats import read_annotations
 from halfmask.data.mapping import with_skeleton
-from halfmask.data.reading import public_id, read_people
 from halfmask.data.pose_records import PoseRecords
-from halfmask.data.records import Units
+from halfmask.data.prints import fingerprints_of
+from halfmask.data.reading import public_id, read_people
+from halfmask.data.records import Datasets, Units
 from halfmask.data.rehearsal import rehearsal_of
 from halfmask.data.skeleton import COCO
 from halfmask.errors import HalfmaskError
@@ -45,9 +44,9 @@ def test_an_empty_batch_is_possible(random_records: Build) -> None:
 
 def test_views_and_features_are_kept_apart_from_images(random_records: Build) -> None:
     records = random_records(4)
-    with pytest.raises(HalfmaskError, match="no public view"):
+    with pytest.raises(HalfmaskError, match="have no view: declare a public view"):
         records.batch(np.array([0]), "view")
-    records = replace(records, views=255 - records.images, features={"view": np.arange(4.0)[:, None]})
+    records = records.changed(views=255 - records.images, features={"view": np.arange(4.0)[:, None]})
     assert np.array_equal(records.batch(np.array([2]))["image"].numpy(), records.images[[2]])
     shown = records.batch(np.array([2]), "view")
     assert "image" not in shown and shown["features"].tolist() == [[2.0]]
@@ -56,8 +55,8 @@ def test_views_and_features_are_kept_apart_from_images(random_records: Build) ->
 
 
 def test_taking_some_takes_all_that_is_theirs(random_records: Build) -> None:
-    records = replace(random_records(6, subjects=[5, 5, 6, 6, 7, 7]), features={"image": np.ones(6)})
-    records = replace(records, views=255 - records.images)
+    records = replace(random_records(6, subjects=[5, 5, 6, 6, 7, 7]), features={"private": np.ones(6)})
+    records = records.changed(views=255 - records.images)
     some = records.take(np.array([3, 0]))
     assert len(some) == 2 and some.subjects is not None and some.subjects.tolist() == [6, 5]
     for name in ("images", "joints", "labelled", "head_boxes", "image_ids", "views", "ids"):
@@ -70,7 +69,7 @@ def test_taking_some_takes_all_that_is_theirs(random_records: Build) -> None:
 def test_every_record_has_an_id_that_goes_with_it(random_records: Build) -> None:
     records = random_records(6)
     assert records.ids.dtype == np.uint64 and len(set(records.ids.tolist())) == 6
-    assert np.array_equal(replace(records, images=255 - records.images, key="negative").ids, records.ids), "never of pixels"
+    assert np.array_equal(records.changed(images=255 - records.images, key="negative").ids, records.ids), "never of pixels"
     named = replace(records, ids=np.array([9, 8, 7, 6, 5, 4], np.uint64))
     assert named.take(np.array([4, 1])).take(np.array([1, 0])).ids.tolist() == [8, 5]
     with pytest.raises(HalfmaskError, match="expected one for each"):
@@ -119,10 +118,10 @@ def test_the_id_of_a_figure_is_who_and_where(fresh_home: Path) -> None:
 
 def test_ids_go_with_records_wherever_they_are_taken(tiny_records: PoseRecords) -> None:
     first, second = tiny_records.take(np.arange(5)), tiny_records.take(np.arange(5, 12))
-    assert np.array_equal(joined(second, first).ids, np.r_[tiny_records.ids[5:], tiny_records.ids[:5]])
+    assert np.array_equal(second.joined(first).ids, np.r_[tiny_records.ids[5:], tiny_records.ids[:5]])
     assert np.array_equal(mislabelled(tiny_records, first, np.array([7, 2])).ids, tiny_records.ids[[7, 2]])
     assert np.array_equal(with_skeleton(tiny_records, COCO).ids, tiny_records.ids)
-    people = replace(tiny_records, subjects=np.arange(12))
+    people = tiny_records.changed(subjects=np.arange(12))
     view = make_view("blur", {})
     shown = rehearsal_of(Datasets(people, None, None, "figures", fingerprints_of(people)), view)
     assert shown.test is not None

@@ -9,15 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from halfmask.data.datasets import Datasets, with_view
-from halfmask.data.prints import fingerprints_of
 from halfmask.data.pose_records import PoseRecords
+from halfmask.data.prints import fingerprints_of
+from halfmask.data.records import Datasets
 from halfmask.data.rehearsal import rehearsal_of
+from halfmask.data.viewing import with_view
 from halfmask.errors import HalfmaskError
 from halfmask.training.config import RunConfig
 from halfmask.training.running import run_training
 from halfmask.training.runs import read_json
-from halfmask.views import make_view
+from halfmask.views import ImageView, make_view
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread", "fresh_home")
 Build = Callable[..., RunConfig]
@@ -48,16 +49,16 @@ def test_images_are_views_and_the_test_is_set_apart(random_records: Callable[...
 def test_it_is_a_function_of_views(random_records: Callable[..., PoseRecords]) -> None:
     """Other images with the same views, the same rehearsal."""
 
-    class Grey:
+    class Grey(ImageView):
         def __call__(self, image: np.ndarray) -> np.ndarray:
             return np.full_like(image, 128)
 
-        def __repr__(self) -> str:
-            return "Grey()"
+        def describe(self) -> str:
+            return "grey"
 
     data = dataset(random_records)
-    other = replace(data, private=replace(data.private, images=255 - data.private.images, key="other"))
-    mine, theirs = (rehearsal_of(one, Grey()) for one in (data, other))  # type: ignore[arg-type]
+    other = replace(data, private=data.private.changed(images=255 - data.private.images, key="other"))
+    mine, theirs = (rehearsal_of(one, Grey()) for one in (data, other))
     assert np.array_equal(mine.private.images, theirs.private.images) and mine.fingerprints == theirs.fingerprints
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from halfmask.data.datasets import DataConfig, load_test
@@ -17,8 +19,10 @@ from halfmask.data.pose_records import PoseRecords
 from halfmask.data.skeleton import LSP, MPII
 from halfmask.data.splits import SplitsConfig
 from halfmask.gradients.engine import ClippingEngine, check_records_apart
+from halfmask.models.pose import learn_statistics
 from halfmask.models.simcc import PoseModel, decode, flip_back, smoothed_targets
-from halfmask.tasks.pose import evaluate, metric_of, pose_loss, predict, score
+from halfmask.tasks.pose import PoseTask, evaluate, metric_of, pose_loss, predict, score
+from halfmask.training.config import build_config
 
 SIZE = (64, 48)
 
@@ -72,13 +76,6 @@ def test_features_stand_for_images(model: PoseModel) -> None:
     with torch.no_grad():
         features = {"features": model.lower(data["image"])} | {key: data[key] for key in ("joints", "labelled")}
         assert torch.allclose(pose_loss(model, features), pose_loss(model, data), rtol=1e-5)
-
-
-def test_weights_scale_each_record(model: PoseModel) -> None:
-    data = batch()
-    with torch.no_grad():
-        weighed = pose_loss(model, data | {"weight": torch.tensor([1.0, 0.5, 0.0])})
-        assert torch.allclose(weighed, pose_loss(model, data) * torch.tensor([1.0, 0.5, 0.0]))
 
 
 @pytest.mark.parametrize("nonsense", [math.nan, math.inf, -1e30])
@@ -159,13 +156,11 @@ def test_evaluation_scores_what_was_predicted(model: PoseModel, tiny_records: Po
 
 
 def test_evaluation_of_views_looks_at_views(model: PoseModel, tiny_records: PoseRecords, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace
-
     views = np.zeros_like(tiny_records.images)
     seen = []
     real = predict
     monkeypatch.setattr("halfmask.tasks.pose.predict", lambda m, images, *a, **k: seen.append(images) or real(m, images))
-    evaluate(model, replace(tiny_records, views=views), source="view")
+    evaluate(model, tiny_records.changed(views=views), source="view")
     assert seen[0] is views
 
 
@@ -252,3 +247,66 @@ def test_fourteen_joints_are_mirrored_as_lsps() -> None:
         x_back, y_back = flip_back(mirror[0], mirror[1], LSP.flip_pairs, 2)
         expected, _ = decode((x + x_back) / 2, (y + y_back) / 2, 2)
     np.testing.assert_array_equal(predict(model, images)[0], expected.numpy())
+
+
+# ---- the task ------------------------------------------------------------------------------------------------------------
+
+
+def task_for(*settings: str) -> PoseTask:
+    return PoseTask(build_config({"model": {"weights": None, "input_size": list(SIZE)}}, {}, list(settings)))
+
+
+@pytest.mark.parametrize("people", [100, 700])
+def test_an_untrained_network_learns_its_statistics_by_batches(people: int, random_records: Callable[..., PoseRecords]) -> None:
+    """Sixty-four public people at a time, each batch alike, and of many the first five hundred and twelve."""
+    records = random_records(people)
+    images = records.images.copy()
+    images[64:] //= 8
+    images[512:] = 255
+    torch.manual_seed(0)
+    found, expected = (PoseModel("nano", 16, SIZE).eval() for _ in range(2))
+    expected.load_state_dict(found.state_dict())
+    task_for("strategy=scratch").prepare(found, records.changed(images=images))
+    learn_statistics(expected, torch.from_numpy(images[:512]).split(64))
+    assert all(torch.equal(tensor, expected.state_dict()[name]) for name, tensor in found.state_dict().items())
+
+
+@pytest.mark.parametrize("settings", [("strategy=finetune",), ("strategy=scratch", "model.norm=group")])
+def test_a_network_with_statistics_or_without_any_learns_none(settings: tuple[str, ...]) -> None:
+    model = PoseModel("nano", 16, SIZE, norm="group" if len(settings) > 1 else "batch")
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    task_for(*settings).prepare(model, None)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_noise_to_try_the_loss_on_has_joints_inside_the_picture(model: PoseModel, tiny_records: PoseRecords) -> None:
+    """Other ones, for which the loss is the same in all records, would not show a loss that couples people."""
+    sample = task_for().sample(model, tiny_records)
+    assert sample["image"].shape == (4, 3, *SIZE) and sample["image"].dtype == torch.uint8 and sample["labelled"].all()
+    assert (sample["joints"] >= 0).all() and (sample["joints"] < min(SIZE)).all() and sample["joints"].unique().numel() > 100
+    losses = pose_loss(model, sample)
+    assert losses.unique().numel() == 4
+
+
+def test_what_is_frozen_is_told_by_its_weights_and_mirrored(model: PoseModel, tiny_records: PoseRecords) -> None:
+    lower, data = task_for().lower(model), tiny_records.batch(np.arange(2))
+    assert lower.mirror is not None
+    with torch.no_grad():
+        assert torch.allclose(lower.features(lower.mirror(data)), model.lower(data["image"].flip(-1)), atol=1e-5)
+        assert torch.allclose(pose_loss(model, data), pose_loss(model, data | {"features": lower.features(data)}), rtol=1e-5)
+    other = PoseModel("nano", 16, SIZE).eval()
+    assert task_for().lower(other).key != lower.key == task_for().lower(model).key
+
+
+def test_the_network_of_a_run_is_opened_with_its_joints(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    trained = PoseModel("nano", 14, SIZE)
+    save_file(trained.state_dict(), tmp_path / "model.safetensors")
+    found = task_for().open(tmp_path / "model.safetensors")
+    assert found.joints == 14 and all(torch.equal(tensor, trained.state_dict()[name]) for name, tensor in found.state_dict().items())
+
+
+def test_scores_have_their_parts_under_the_words_of_the_task(model: PoseModel, tiny_records: PoseRecords) -> None:
+    scores = task_for().score(model, tiny_records, flip_test=False)
+    metrics, per_joint = evaluate(model, tiny_records, flip_test=False)
+    assert (scores.metrics, scores.parts, scores.table) == (metrics, per_joint, "per_joint") and next(iter(metrics)) == "pckh@0.5"

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import halfmask.training.loop as loop
+import halfmask.training.running as running
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.accounting import SampledGaussian, epsilon
 from halfmask.privacy.adjacency import Adjacency
@@ -23,10 +24,13 @@ from halfmask.privacy.ledger import Ledger
 from halfmask.privacy.sampling import PoissonSampler
 from halfmask.privacy.spends import total_epsilon
 from halfmask.privacy.verification import verify_certificate
+from halfmask.training.certify import certificate_of
 from halfmask.training.config import RunConfig
-from halfmask.training.loop import Trainer, run_training
+from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
+from halfmask.training.running import run_training
+from halfmask.training.setup import prepare
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread")
 Build = Callable[..., RunConfig]
@@ -204,11 +208,10 @@ def test_a_certificate_never_stands_beside_a_run_that_goes_on(
 def test_numbers_come_from_the_ledger(config: Build, tmp_path: Path, fresh_home: Path) -> None:
     """A trainer whose settings were changed after it paid still certifies what it paid for."""
     whole = config(epochs=1)
-    trainer = Trainer(loop.prepare(whole, Progress()), RunFolder.create(tmp_path / "run", whole), Progress())
+    trainer = Trainer(prepare(whole, Progress()), RunFolder.create(tmp_path / "run", whole), Progress())
     trainer.train()
-    before = trainer.certificate()
-    trainer.setup = replace(trainer.setup, noise_multiplier=99.0, sampling_rate=0.001)
-    after = trainer.certificate()
+    changed = replace(trainer.setup, noise_multiplier=99.0, sampling_rate=0.001)
+    before, after = (certificate_of(setup, trainer.noised, trainer.standing, "run") for setup in (trainer.setup, changed))
     assert (after.noise_multiplier, after.sampling_rate, after.steps) == (before.noise_multiplier, before.sampling_rate, 5)
     assert after.epsilon == before.epsilon
 
@@ -242,7 +245,7 @@ def test_going_on_with_something_else_is_refused(
     whole = config(epochs=1)
     with pytest.raises(KeyboardInterrupt):
         run_training(whole, tmp_path / "run", StopsAt(2))
-    real = loop.prepare
+    real = prepare
 
     def other(settings: RunConfig, progress: Progress) -> Any:
         setup = real(settings, progress)
@@ -253,7 +256,7 @@ def test_going_on_with_something_else_is_refused(
             # One joint of one person, by a pixel.
             joints = setup.private.joints.copy()
             joints[7, 3, 0] += 1
-            return replace(setup, private=replace(setup.private, joints=joints))
+            return replace(setup, private=setup.private.changed(joints=joints))
         if change == "number of steps":
             return replace(setup, steps=setup.steps + 1)
         if change == "number of units":
@@ -261,7 +264,7 @@ def test_going_on_with_something_else_is_refused(
             return setup
         return replace(setup, **{change.replace(" ", "_"): getattr(setup, change.replace(" ", "_")) * 1.01})
 
-    monkeypatch.setattr(loop, "prepare", other)
+    monkeypatch.setattr(running, "prepare", other)
     monkeypatch.setattr(PoissonSampler, "draw", lambda self: pytest.fail("a private batch was drawn"))
     certified = (tmp_path / "run" / "certificate.json").read_bytes()
     with pytest.raises(HalfmaskError, match=f"another .*{change}"):
@@ -416,11 +419,11 @@ def test_records_given_up_leave_every_later_run(config: Build, tmp_path: Path, f
     gone = set(certificate_in(first)["public_record_hashes"])
     assert gone and _ledger_of(first).total(1e-3, Adjacency.ZERO_OUT) < math.inf, "those records, not the dataset"
     for seed in (0, 7):
-        again = loop.prepare(config("subspace.source=private", method="projected", unit="image", batch=4, seed=seed), Progress())
+        again = prepare(config("subspace.source=private", method="projected", unit="image", batch=4, seed=seed), Progress())
         assert again.basis is not None and again.basis.prints is not None and again.private.prints is not None
         assert {row.tobytes().hex() for row in again.basis.prints.exact} == gone, "used again, whatever the seed"
         assert not {row.tobytes().hex() for row in again.private.prints.exact} & gone
-    plain = loop.prepare(config(unit="image", batch=4), Progress())
+    plain = prepare(config(unit="image", batch=4), Progress())
     assert plain.private.prints is not None and not {row.tobytes().hex() for row in plain.private.prints.exact} & gone
     assert certificate_in(run_training(config(unit="image", batch=4), tmp_path / "plain"))["already_public"]
 

@@ -105,7 +105,7 @@ def holds_nothing_else(trainer: Trainer, state: dict[str, Any], expected: dict[s
             for number, moments in torch_state["state"].items()
             for tensor in moments.values()
         )
-        and state["clip_norms"] == trainer.clip_norms
+        and state["clip_norms"] == list(trainer.noised.clip_norms)
         and (state["step"], state["begun"], len(bytes.fromhex(state["run"]))) == (setup.steps, True, 8)
         and state["public_batches"] == (setup.steps * setup.config.public.steps if setup.method.view else 0)
         and all(len(state["samplers"][name]["queue"]) <= len(people or ()) for name, people in queues.items())
@@ -142,7 +142,7 @@ class KeepsTheBatch(Trainer):
 
     def save_checkpoint(self) -> None:
         super().save_checkpoint()
-        self._rewrite(lambda state: state | {"batch": self.poisson.draw()})
+        self._rewrite(lambda state: state | {"batch": self.noised.poisson.draw()})
 
     def _rewrite(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         self.folder.save_checkpoint(change(self.folder.load_checkpoint()))
@@ -151,7 +151,7 @@ class KeepsTheBatch(Trainer):
 class KeepsItInASampler(KeepsTheBatch):
     def _rewrite(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         def hide(state: dict[str, Any]) -> dict[str, Any]:
-            state["samplers"]["view"]["last"] = self.poisson.draw()
+            state["samplers"]["view"]["last"] = self.noised.poisson.draw()
             return state
 
         super()._rewrite(hide)
@@ -160,7 +160,7 @@ class KeepsItInASampler(KeepsTheBatch):
 class KeepsItInTheOptimiser(KeepsTheBatch):
     def _rewrite(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         def hide(state: dict[str, Any]) -> dict[str, Any]:
-            state["optimiser"]["torch"]["param_groups"][0]["params"] += self.poisson.draw().tolist()
+            state["optimiser"]["torch"]["param_groups"][0]["params"] += self.noised.poisson.draw().tolist()
             return state
 
         super()._rewrite(hide)
@@ -168,12 +168,12 @@ class KeepsItInTheOptimiser(KeepsTheBatch):
 
 class KeepsItInTheClipNorms(KeepsTheBatch):
     def _rewrite(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        super()._rewrite(lambda state: state | {"clip_norms": [*state["clip_norms"], float(len(self.poisson.draw()))]})
+        super()._rewrite(lambda state: state | {"clip_norms": [*state["clip_norms"], float(len(self.noised.poisson.draw()))]})
 
 
 class KeepsItsSizeInACounter(KeepsTheBatch):
     def _rewrite(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        super()._rewrite(lambda state: state | {"public_batches": 1000 + len(self.poisson.draw())})
+        super()._rewrite(lambda state: state | {"public_batches": 1000 + len(self.noised.poisson.draw())})
 
 
 @pytest.mark.parametrize("fault", [KeepsTheBatch, KeepsItInASampler, KeepsItInTheOptimiser, KeepsItInTheClipNorms, KeepsItsSizeInACounter])
@@ -189,6 +189,6 @@ def test_a_run_does_not_go_on_with_other_units(tiny_config: Callable[..., RunCon
     sizes = {one: (subjects == one).sum() for one in subjects}
     large = next(one for one, size in sizes.items() if size > 1)
     subjects[np.flatnonzero(subjects == large)[0]] = next(one for one in sizes if one != large)
-    moved = replace(setup, private=replace(setup.private, subjects=subjects))
+    moved = replace(setup, private=setup.private.changed(subjects=subjects))
     before, after = plan_facts(setup), plan_facts(moved)
     assert {name for name in before if before[name] != after[name]} == {"set of annotations"}

@@ -16,11 +16,11 @@ import torch
 
 from halfmask.privacy.account import Account
 from halfmask.privacy.accounting import epsilon
-from halfmask.training import loop
+from halfmask.training import loop, running
 from halfmask.training.config import RunConfig
-from halfmask.training.running import run_training
 from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
+from halfmask.training.running import run_training
 from halfmask.training.setup import prepare
 
 KILLS = 16
@@ -62,13 +62,14 @@ def long_config(tiny_config: Callable[..., RunConfig], quick_accounting: None) -
     return tiny_config("data.test=0", "data.public=0", epochs=800.0, batch=20, insecure_seed=None)
 
 
+@pytest.mark.alone
 def test_killed_at_any_moment_the_ledger_knows_enough(
     long_config: RunConfig, tmp_path: Path, fresh_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.set_num_threads(1)
     setup = prepare(long_config, Progress())
     # Preparation is the same each time and spends nothing: done once, so that the kills fall on training.
-    monkeypatch.setattr(loop, "prepare", lambda config, progress: setup)
+    monkeypatch.setattr(running, "prepare", lambda config, progress: setup)
     # ε for the screen: of no interest here, and with epochs of two steps it would take most of the time.
     monkeypatch.setattr(loop.Trainer, "spent", lambda trainer, steps, grid=None: 0.0)
     ledger = Account(setup.data.fingerprints).ledger
@@ -103,7 +104,7 @@ def test_two_runs_at_once_lose_no_entry(long_config: RunConfig, tmp_path: Path, 
     torch.set_num_threads(1)
     short = replace(long_config, epochs=5.0)
     setup = prepare(short, Progress())
-    monkeypatch.setattr(loop, "prepare", lambda config, progress: setup)
+    monkeypatch.setattr(running, "prepare", lambda config, progress: setup)
     processes = [_start(short, tmp_path / name, resume=False) for name in ("a", "b")]
     for process in processes:
         process.join(60)

@@ -12,7 +12,8 @@ import pytest
 from halfmask.privacy.ledger import Ledger
 from halfmask.privacy.verification import verify_certificate
 from halfmask.training.config import RunConfig
-from halfmask.training.loop import Diverged, run_training
+from halfmask.training.course import Diverged
+from halfmask.training.running import run_training
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread", "fresh_home")
 Build = Callable[..., RunConfig]

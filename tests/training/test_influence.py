@@ -16,7 +16,7 @@ def test_signal_is_heard_through_noise_of_known_size() -> None:
     for _ in range(50):
         influence.released(signal + 0.05 * torch.randn(4000, generator=generator), 0.05, 4000)
     expected = float(signal.norm()) / (0.05 * 4000**0.5)
-    assert influence.told()["private_signal"] == pytest.approx(expected, rel=0.05)
+    assert influence.summary()["private_signal"] == pytest.approx(expected, rel=0.05)
 
 
 def test_noise_alone_tells_of_no_signal() -> None:
@@ -24,11 +24,11 @@ def test_noise_alone_tells_of_no_signal() -> None:
     influence = Influence()
     for _ in range(50):
         influence.released(0.05 * torch.randn(4000, generator=generator), 0.05, 4000)
-    assert influence.told()["private_signal"] < 0.15
+    assert influence.summary()["private_signal"] < 0.15
 
 
 def test_the_share_is_of_lengths_and_starts_anew() -> None:
     influence = Influence()
     influence.halves(3.0, 1.0)
-    assert influence.told() == {"private_share": 0.25}
-    assert influence.told() == {}
+    assert influence.summary() == {"private_share": 0.25}
+    assert influence.summary() == {}

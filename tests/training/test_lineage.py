@@ -11,10 +11,13 @@ import torch
 from safetensors.torch import save_file
 
 from halfmask.data.prints import named_prints
+from halfmask.models.simcc import PoseModel
 from halfmask.privacy.account import Account
 from halfmask.privacy.spends import Spend
-from halfmask.training.config import ModelConfig, RunConfig
+from halfmask.training.config import RunConfig
 from halfmask.training.lineage import runs_behind, tensor_hashes
+from halfmask.training.progress import Progress
+from halfmask.training.setup import prepare
 
 SPEND = Spend("aa", "dpsgd", "zero-out", "crop", 20, 0, 9, 0.05, 2.0, 0.1, 1.0, "test")
 TRAINED = torch.arange(128.0).reshape(8, 16)
@@ -33,11 +36,11 @@ def account(fresh_home: Path) -> Account:
 
 @pytest.fixture
 def behind(account: Account, tmp_path: Path) -> Callable[..., list[str]]:
-    def look(tensors: dict[str, torch.Tensor], folder: str = "weights", strategy: str = "finetune") -> list[str]:
+    def look(tensors: dict[str, torch.Tensor], folder: str = "weights") -> list[str]:
         path = tmp_path / folder / "model.safetensors"
         path.parent.mkdir(exist_ok=True)
         save_file(tensors, path)
-        return runs_behind(RunConfig(strategy=strategy, model=ModelConfig(weights=str(path))), account)
+        return runs_behind(str(path), account)
 
     return look
 
@@ -63,10 +66,23 @@ def test_released_weights_carry_their_runs(behind: Callable[..., list[str]]) -> 
     assert behind({"frozen": frozen}) == []
 
 
-def test_a_network_that_starts_anew_has_nobody_behind_it(account: Account, behind: Callable[..., list[str]]) -> None:
-    assert behind({"anything": TRAINED}, strategy="scratch") == []
-    for weights in (None, "embedded"):
-        assert runs_behind(RunConfig(model=ModelConfig(weights=weights)), account) == []
+def test_weights_of_no_file_have_nobody_behind_them(account: Account) -> None:
+    for weights in (None, "", "embedded"):
+        assert runs_behind(weights, account) == []
+
+
+@pytest.mark.parametrize(("strategy", "runs"), [("full", ("aa",)), ("scratch", ())])
+def test_a_network_that_starts_anew_has_nobody_behind_it(
+    strategy: str, runs: tuple[str, ...], tiny_config: Callable[..., RunConfig], tmp_path: Path, fresh_home: Path, quick_accounting: None
+) -> None:
+    """It is given the file, and takes nothing from it."""
+    path = tmp_path / "model.safetensors"
+    model = PoseModel("nano", 16, (64, 48))
+    save_file(model.state_dict(), path)
+    known = prepare(tiny_config(strategy="full"), Progress()).account
+    known.pay(replace(SPEND, run="aa"))
+    known.record_model("aa", "0" * 64, tensor_hashes(model.parameters()))
+    assert prepare(tiny_config(f"model.weights={path}", strategy=strategy), Progress()).behind == runs
 
 
 def test_weights_in_a_runs_folder_are_that_runs(behind: Callable[..., list[str]], tmp_path: Path) -> None:

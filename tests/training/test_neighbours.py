@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from halfmask.data.datasets import Datasets, fingerprints_of, load_datasets
+from halfmask.data.datasets import load_datasets
+from halfmask.data.prints import fingerprints_of
+from halfmask.data.records import Datasets
 from halfmask.gradients.engine import Batch
 from halfmask.training.config import RunConfig
 from halfmask.training.loop import Trainer
@@ -47,7 +49,7 @@ class Neighbour:
         return self.places[self.records]
 
     def clipped_sum(self) -> torch.Tensor:
-        return self.trainer.clipped(self.batch, self.unit_index).flat().double()  # type: ignore[union-attr]
+        return self.trainer.noised.clipped(self.batch, self.unit_index).flat().double()  # type: ignore[union-attr]
 
 
 def neighbour(config: RunConfig, whole: Datasets, stay: np.ndarray, folder: Path, step: int = 3) -> Neighbour:
@@ -55,9 +57,8 @@ def neighbour(config: RunConfig, whole: Datasets, stay: np.ndarray, folder: Path
     data = Datasets(private, whole.public, None, whole.name, fingerprints_of(private))
     setup = prepare(config, Progress(), data)
     trainer = Trainer(setup, RunFolder.create(folder, config), Progress())
-    trainer.step = step
     records, unit_index, weight = setup.units.records_of(torch.arange(len(setup.units)))
-    batch, unit_index = trainer._shown(setup.private, records, unit_index, weight)
+    batch, unit_index = trainer.noised.shown(setup.private, records, unit_index, weight, step)
     names = {pair: place for place, pair in enumerate(zip(whole.private.image_ids, whole.private.subjects, strict=True))}  # type: ignore[arg-type]
     assert len(names) == len(whole.private)
     places = np.array([names[pair] for pair in zip(setup.private.image_ids, setup.private.subjects, strict=True)])  # type: ignore[arg-type]
@@ -139,7 +140,7 @@ def test_who_spans_the_subspace_does_not_depend_on_who_stays(unit: str, strategy
     assert mine is not None and theirs is not None
     for name in ("images", "joints", "labelled", "image_ids", "subjects"):
         assert np.array_equal(getattr(mine, name), getattr(theirs, name)), "S_pub is the same"
-    shown = [neighbour.trainer.public_units(basis)[0] for neighbour, basis in ((first, mine), (second, theirs))]
+    shown = [neighbour.trainer.noised.public_units(basis, 0)[0] for neighbour, basis in ((first, mine), (second, theirs))]
     assert all(torch.equal(shown[0][name], shown[1][name]) for name in shown[0])
     assert_nobody_else_changes(first, second, gone)
     moved = float((first.clipped_sum() - second.clipped_sum()).norm())

@@ -12,13 +12,16 @@ import torch
 from torch import nn
 
 from halfmask.data.pose_records import PoseRecords
+from halfmask.data.records import PRIVATE, VIEW
 from halfmask.errors import HalfmaskError
+from halfmask.gradients.mechanism import Mechanism
 from halfmask.gradients.subspace import Subspace, best_dimension
 from halfmask.training.config import RunConfig, build_config
 from halfmask.training.first import take_public_steps_first
 from halfmask.training.loop import Trainer
 from halfmask.training.optimise import CoordinateOptimiser, Optimiser, OptimiserConfig
 from halfmask.training.outputs import RunFolder
+from halfmask.training.private import PrivateHalf
 from halfmask.training.progress import Progress
 from halfmask.training.setup import prepare
 
@@ -42,8 +45,8 @@ def in_coordinates(kind: str) -> tuple[str, ...]:
 
 def unlifted(trainer: Trainer, move: torch.Tensor) -> torch.Tensor:
     """What was lifted to a move."""
-    found = trainer.subspace.coordinates(move)  # type: ignore[union-attr]
-    scales = getattr(trainer.subspace, "scales", None)
+    found = trainer.noised.subspace.coordinates(move)  # type: ignore[union-attr]
+    scales = getattr(trainer.noised.subspace, "scales", None)
     return found if scales is None else found * scales.to(found.dtype) ** 2
 
 
@@ -97,13 +100,13 @@ def test_the_noised_half_stays_in_its_subspace(tiny_config: Build, tmp_path: Pat
     """Adam on the lifted gradient would not."""
     settings = (f"private.optimiser={optimiser}", f"subspace.kind={kind}", "optimiser.schedule=constant", "optimiser.momentum=0")
     trainer = trainer_for(tiny_config(*settings, method="projected"), tmp_path / "run")
-    trainer._refresh()
+    trainer.refresh()
     before = torch.cat([p.detach().flatten().clone() for p in trainer.engine.parameters.values()])
-    trainer.step = 5
-    trainer._take_step()
+    trainer.standing.step = 5
+    trainer.take_step()
     moved = torch.cat([p.detach().flatten() for p in trainer.engine.parameters.values()]) - before
-    assert trainer.subspace is not None and moved.norm() > 0
-    inside = trainer.subspace.lift(trainer.subspace.coordinates(moved))
+    assert trainer.noised.subspace is not None and moved.norm() > 0
+    inside = trainer.noised.subspace.lift(trainer.noised.subspace.coordinates(moved))
     assert torch.allclose(inside, moved, atol=1e-3 * float(moved.abs().max()))
 
 
@@ -113,10 +116,10 @@ def test_the_step_of_a_coordinate_does_not_depend_on_the_units_of_c(tiny_config:
     for clip_norm in (1e-4, 1e-6):
         config = tiny_config("private.optimiser=sgd", "subspace.project_first=true", method="projected", clip_norm=clip_norm)
         trainer = trainer_for(config, tmp_path / f"run{clip_norm}")
-        trainer._refresh()
+        trainer.refresh()
         seen: list[torch.Tensor] = []
         trainer._apply = lambda update, move=None, seen=seen: seen.append(move)  # type: ignore[method-assign, misc]
-        trainer._take_step()
+        trainer.take_step()
         moves.append(seen[0])
     assert torch.allclose(moves[0], moves[1], rtol=1e-3, atol=1e-6)
 
@@ -137,12 +140,12 @@ def test_a_run_chooses_its_dimension_on_watched_people(tiny_config: Build, tmp_p
     settings = (f"subspace.kind={kind}", "subspace.dim=0", "subspace.most=30", "subspace.views=10", "subspace.project_first=true")
     trainer = trainer_for(tiny_config(*settings, method="feature-projective"), tmp_path / "run")
     assert trainer.setup.watched is not None
-    trainer._refresh()
-    assert trainer.subspace is not None and 1 <= trainer.subspace.dimension <= 30
-    before = trainer.subspace.dimension
-    trainer.mechanism = type(trainer.mechanism)(1e9, 1.0, 8.0, trainer.mechanism.noise)
-    trainer._refresh()
-    assert trainer.subspace.dimension == 1 <= before
+    trainer.refresh()
+    assert trainer.noised.subspace is not None and 1 <= trainer.noised.subspace.dimension <= 30
+    before = trainer.noised.subspace.dimension
+    trainer.noised = replace(trainer.noised, mechanism=Mechanism(1e9, 1.0, 8.0, trainer.noised.mechanism.noise))
+    trainer.refresh()
+    assert trainer.noised.subspace.dimension == 1 <= before
 
 
 @pytest.mark.parametrize(
@@ -160,15 +163,15 @@ def test_the_subspace_does_not_look_at_private_images(
     trainer = trainer_for(tiny_config(*settings, method="feature-projective"), tmp_path / "run")
     real = PoseRecords.batch
 
-    def watched(people: PoseRecords, records: object, source: str = "image", device: object = "cpu") -> object:
-        assert people is not trainer.setup.private or source == "view", "a private image was read"
+    def watched(people: PoseRecords, records: object, source: str = PRIVATE, device: object = "cpu") -> object:
+        assert people is not trainer.setup.private or source == VIEW, "a private image was read"
         return real(people, records, source, device)  # type: ignore[arg-type]
 
     monkeypatch.setattr(PoseRecords, "batch", watched)
-    trainer._refresh()
-    assert trainer.subspace is not None
+    trainer.refresh()
+    assert trainer.noised.subspace is not None
     with pytest.raises(AssertionError, match="a private image was read"):
-        trainer._shown(trainer.setup.private, np.arange(2), torch.arange(2), torch.ones(2))
+        trainer.noised.shown(trainer.setup.private, np.arange(2), torch.arange(2), torch.ones(2), 0)
 
 
 def test_public_steps_are_taken_besides(tiny_config: Build, tmp_path: Path) -> None:
@@ -176,9 +179,9 @@ def test_public_steps_are_taken_besides(tiny_config: Build, tmp_path: Path) -> N
     moves: list[torch.Tensor] = []
     trainer._apply = lambda update, move=None: moves.append(update)  # type: ignore[method-assign, misc]
     released: list[int] = []
-    real = trainer.mechanism.release
-    object.__setattr__(trainer.mechanism, "release", lambda *a: released.append(1) or real(*a))
-    trainer._take_step()
+    real = trainer.noised.mechanism.release
+    object.__setattr__(trainer.noised.mechanism, "release", lambda *a: released.append(1) or real(*a))
+    trainer.take_step()
     assert len(moves) == 3 and len(released) == 1
 
 
@@ -207,24 +210,29 @@ def test_what_does_not_fit_is_refused(settings: tuple[str, ...], message: str) -
 def noise_in_moves(config: RunConfig, folder: Path, fault: str = "") -> float:
     """The mean square of a coordinate of empty batches' moves, in units of what the accountant was told."""
     trainer = trainer_for(config, folder)
-    trainer._refresh()
-    trainer.poisson.draw = lambda: torch.zeros(0, dtype=torch.long)  # type: ignore[method-assign]
+    trainer.refresh()
+    trainer.noised.poisson.draw = lambda: torch.zeros(0, dtype=torch.long)  # type: ignore[method-assign]
     if fault == "noise off":
-        trainer.mechanism = replace(trainer.mechanism, noise_multiplier=1e-9)
+        trainer.noised = replace(trainer.noised, mechanism=replace(trainer.noised.mechanism, noise_multiplier=1e-9))
     elif fault == "noise/4":
-        trainer.mechanism = replace(trainer.mechanism, noise_multiplier=trainer.mechanism.noise_multiplier / 4)
+        quarter = trainer.noised.mechanism.noise_multiplier / 4
+        trainer.noised = replace(trainer.noised, mechanism=replace(trainer.noised.mechanism, noise_multiplier=quarter))
     moves: list[torch.Tensor] = []
     trainer._apply = lambda update, move=None: moves.append(move)  # type: ignore[method-assign, misc]
     for _ in range(120):
-        trainer._take_step()
-    assert trainer.subspace is not None
-    told = trainer.setup.noise_multiplier * config.clip_norm / trainer.poisson.expected_batch
+        trainer.take_step()
+    assert trainer.noised.subspace is not None
+    told = trainer.setup.noise_multiplier * config.clip_norm / trainer.noised.poisson.expected_batch
     scale = config.private.learning_rate / config.clip_norm * told
     seen = torch.stack([unlifted(trainer, move) for move in moves]) / scale
     return float(seen.square().mean())
 
 
-def test_public_steps_come_first(tiny_config: Build, tmp_path: Path) -> None:
+def first_steps(trainer: Trainer, steps: int) -> bool:
+    return take_public_steps_first(steps, trainer.setup, trainer.engine, trainer.exact, trainer.influence, trainer.progress)
+
+
+def test_public_steps_come_first(tiny_config: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No private image is read in them, no coin tossed, nothing paid; then private steps alone, and weights do not decay in them."""
     ends = []
     for number in range(2):
@@ -232,24 +240,31 @@ def test_public_steps_come_first(tiny_config: Build, tmp_path: Path) -> None:
         trainer = trainer_for(tiny_config(*settings, method="feature-projective"), tmp_path / f"run{number}")
         before = weights(trainer)
         if number:
-            trainer.setup.private.features["image"] = trainer.setup.private.features["image"] * 0 + 1
-        take_public_steps_first(trainer)
+            trainer.setup.private.features["private"] = trainer.setup.private.features["private"] * 0 + 1  # type: ignore[index]
+        monkeypatch.setattr(trainer.noised.poisson, "draw", lambda: pytest.fail("a coin was tossed"))
+        assert first_steps(trainer, 4)
         ends.append(weights(trainer))
-        assert trainer.begun and trainer.paid == 0 and not torch.equal(ends[-1], before)
+        assert trainer.setup.account.ledger.spends() == [] and trainer.standing.paid == 0 and not torch.equal(ends[-1], before)
     assert torch.equal(*ends)
-    trainer._refresh()
-    trainer._move = lambda released: torch.zeros(trainer.engine.size)  # type: ignore[method-assign, misc]
-    trainer._take_step()
+    trainer.refresh()
+    monkeypatch.undo()
+    monkeypatch.setattr(PrivateHalf, "_move", lambda half, released: torch.zeros(trainer.engine.size))
+    trainer.take_step()
     assert torch.equal(weights(trainer), ends[-1])
+    monkeypatch.undo()
+    trainer.take_step()
+    assert not torch.equal(weights(trainer), ends[-1])
 
 
 def test_a_run_of_public_steps_alone(tiny_config: Build, tmp_path: Path) -> None:
     """`public-only` takes those that come first, and no others."""
     trainer = trainer_for(tiny_config("public.first=4", "public.steps=0", method="public-only"), tmp_path / "run")
-    take_public_steps_first(trainer)
-    before = weights(trainer)
+    other = trainer_for(tiny_config("public.first=4", "public.steps=0", method="public-only"), tmp_path / "other")
+    before = weights(other)
+    assert first_steps(other, 4) and not first_steps(other, 0)
     trainer.train()
-    assert trainer.step == trainer.setup.steps and torch.equal(weights(trainer), before)
+    assert trainer.standing.begun and trainer.standing.step == trainer.setup.steps
+    assert torch.equal(weights(trainer), weights(other)) and not torch.equal(weights(trainer), before)
 
 
 @pytest.mark.parametrize("kind", ["gradients", "layers", "whitened layers"])
@@ -269,11 +284,11 @@ def test_one_person_moves_the_weights_by_no_more_than_their_share(tiny_config: B
     moves = []
     for drawn in ([3, 5], [5]):
         trainer = trainer_for(config, tmp_path / f"run{len(drawn)}")
-        trainer._refresh()
-        trainer.poisson.draw = lambda drawn=drawn: torch.tensor(drawn)  # type: ignore[method-assign, misc]
+        trainer.refresh()
+        trainer.noised.poisson.draw = lambda drawn=drawn: torch.tensor(drawn)  # type: ignore[method-assign, misc]
         seen: list[torch.Tensor] = []
         trainer._apply = lambda update, move=None, seen=seen: seen.append(move)  # type: ignore[method-assign, misc]
-        trainer._take_step()
+        trainer.take_step()
         moves.append(unlifted(trainer, seen[0]))
     share = config.private.learning_rate / config.batch
     assert 0.98 * share < float((moves[0] - moves[1]).norm()) <= share * (1 + 1e-4)

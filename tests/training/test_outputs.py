@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from halfmask.errors import HalfmaskError
+from halfmask.tasks.base import Scores
 from halfmask.training.config import RunConfig
 from halfmask.training.outputs import LOGGABLE, RunFolder, only_one
 
@@ -91,7 +92,7 @@ def test_the_model_is_written_whole(folder: RunFolder, monkeypatch: pytest.Monke
 
 
 def test_metrics_are_strict_json(folder: RunFolder) -> None:
-    folder.save_metrics("pose", "figures", "test", {"PCKh@0.5": 81.23456789}, {"head": math.nan, "neck": 3.0})
+    folder.save_metrics("pose", "figures", "test", Scores({"PCKh@0.5": 81.23456789}, {"head": math.nan, "neck": 3.0}, "per_joint"))
 
     def refuse(word: str) -> None:
         raise ValueError(word)
@@ -102,8 +103,12 @@ def test_metrics_are_strict_json(folder: RunFolder) -> None:
         "dataset": "figures",
         "split": "test",
         "metrics": {"PCKh@0.5": 81.2346},
+        "parts": {"head": None, "neck": 3.0},
         "per_joint": {"head": None, "neck": 3.0},
     }
+    folder.save_metrics("ages", "figures", "test", Scores({"loss": 0.5}))
+    body = json.loads((folder.path / "metrics.json").read_text())
+    assert body == {"task": "ages", "dataset": "figures", "split": "test", "metrics": {"loss": 0.5}, "parts": {}}
 
 
 def test_the_log_is_strict_json_even_when_training_diverges(folder: RunFolder) -> None:

@@ -11,9 +11,9 @@ import pytest
 from halfmask.privacy.account import Account
 from halfmask.training import setup as preparation
 from halfmask.training.config import RunConfig
-from halfmask.training.running import run_training
 from halfmask.training.plan import RunPlan, plan_run
 from halfmask.training.progress import Progress
+from halfmask.training.running import run_training
 from halfmask.training.setup import prepare
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread")

@@ -12,9 +12,15 @@ import torch
 from safetensors.torch import load_file
 
 import halfmask.training.pretrain as module
+from halfmask.data.augment import augment
 from halfmask.data.figures import FLIP_PAIRS
+from halfmask.gradients.engine import ClippingEngine
+from halfmask.models.simcc import PoseModel
 from halfmask.training.config import RunConfig
-from halfmask.training.pretrain import augment, pretrain
+from halfmask.training.pretrain import FromImages, pretrain
+from halfmask.training.progress import Progress
+from halfmask.training.public import PublicHalf
+from halfmask.training.setup import Setup
 from halfmask.views import Blur
 
 WIDTH, HEIGHT = 96, 128
@@ -80,6 +86,7 @@ def test_pretraining_reads_public_people_and_learns(
     assert asked[0] == ("public", 24, 0, 0)
     assert all(skip >= 24 for _, _, _, skip in asked[1:]), "judged on others than it learnt from"
     assert {path.name for path in folder.iterdir()} == {
+        "checkpoint",
         "config.yaml",
         "log.jsonl",
         "metrics.json",
@@ -108,11 +115,22 @@ def test_pretraining_on_a_dataset_opens_public_images_alone(
     assert load_file(out / "model.safetensors")["head.conv.weight"].shape[0] == 14
 
 
+def ready(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> Setup:
+    """Judged on a dozen people."""
+    real = module.figures_records
+    monkeypatch.setattr(module, "figures_records", lambda *a: real(a[0], min(a[1], 12), *a[2:]))
+    return module._prepare(config, Progress())
+
+
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_a_share_of_people_is_shown_as_their_view(share: float) -> None:
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 256, (200, 3, 16, 12), generator=generator, dtype=torch.uint8)
-    shown = module._show_views({"image": images.clone()}, Blur(9, 3.0), share, generator)["image"]
+def test_a_share_of_people_is_shown_as_their_view(
+    share: float, tiny_config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = (f"pretrain.view_share={share}", "view.options={kernel: 9, sigma: 3.0}", "data.public=12")
+    setup = ready(tiny_config(*settings), monkeypatch)
+    half = FromImages(setup, ClippingEngine(setup.model))
+    images = torch.randint(0, 256, (200, 3, 16, 12), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    shown = half._some_as_views({"image": images.clone()})["image"]
     changed = (shown != images).flatten(1).any(1)
     assert abs(float(changed.float().mean()) - share) <= 0.12 and (share > 0) == bool(changed.any())
     for i in torch.nonzero(changed).flatten().tolist()[:5]:
@@ -124,19 +142,43 @@ def test_a_share_of_people_is_shown_as_their_view(share: float) -> None:
 def test_the_top_alone_is_trained_on_features_computed_once(
     tiny_config: Callable[..., RunConfig], tmp_path: Path, fresh_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real_draw, real_lower = module.figures_records, module.PoseModel.lower
+    real_draw, real_lower = module.figures_records, PoseModel.lower
     monkeypatch.setattr(module, "figures_records", lambda *a: real_draw(a[0], min(a[1], 12), *a[2:]))
     passed: list[int] = []
     people = lambda images: int((images != 0).flatten(1).any(1).sum())  # noqa: E731
-    monkeypatch.setattr(module.PoseModel, "lower", lambda self, images: passed.append(people(images)) or real_lower(self, images))
+    monkeypatch.setattr(PoseModel, "lower", lambda self, images: passed.append(people(images)) or real_lower(self, images))
     settings = ["pretrain.top=true", "pretrain.view_share=0.25", "augment.copies=2", "data.public=12", "optimiser.learning_rate=0.002"]
+    settings.append("optimiser.name=adamw")
     config = tiny_config(*settings, epochs=12)
     folder = pretrain(config, tmp_path / "run")
-    judged = 2 * 12
-    assert sum(passed) == 12 * (1 + 2) * 2 + judged, "a record and two copies, image and view; then each test person and their mirror image"
+    # The loop tries the loss on four pictures of noise, twice, before the first step.
+    judged, tried = 2 * 12, 2 * 4
+    assert sum(passed) == 12 * (1 + 2) * 2 + judged + tried, (
+        "a record and two copies, image and view; then each test person and their mirror image"
+    )
     losses = [json.loads(line).get("public_loss") for line in (folder / "log.jsonl").read_text().splitlines()[1:]]
     assert losses[-1] < losses[0]
     torch.manual_seed(config.seed)
     state, before = load_file(folder / "model.safetensors"), module.build_model(config.model).state_dict()
     moved = {name for name, tensor in state.items() if not torch.equal(tensor, before[name])}
     assert moved and all(name.startswith(("head.", "backbone.stages.3.")) for name in moved)
+
+
+def test_people_trained_on_are_public_and_cost_nothing(
+    tiny_config: Callable[..., RunConfig], tmp_path: Path, fresh_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the one loop, and the one loop pays: here it does not."""
+    real = module.figures_records
+    monkeypatch.setattr(module, "figures_records", lambda *a: real(a[0], min(a[1], 12), *a[2:]))
+    monkeypatch.setattr("halfmask.privacy.account.Account.pay", lambda self, spend: pytest.fail("public people were paid for"))
+    pretrain(tiny_config("data.public=12", epochs=1), tmp_path / "run")
+    assert not list((fresh_home / "ledgers").glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e6])
+def test_no_gradient_is_longer_than_fifty(factor: float, tiny_config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An untrained network's can be; shortened, they keep their direction."""
+    monkeypatch.setattr(PublicHalf, "gradient", lambda self: torch.ones(self.engine.size) * factor / self.engine.size**0.5)
+    setup = ready(tiny_config("data.public=12"), monkeypatch)
+    found = FromImages(setup, ClippingEngine(setup.model)).gradient()
+    assert float(found.norm()) == pytest.approx(min(factor, 50.0), rel=1e-3) and float(found.std()) < 1e-6 < float(found.min())

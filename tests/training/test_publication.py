@@ -7,16 +7,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
+from torch import Tensor
 
 from halfmask.data.figures_records import figures_records
 from halfmask.data.prints import named_prints
 from halfmask.privacy.account import RAW, VIEWS, Account, Publication
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.training.config import RunConfig
-from halfmask.training.running import run_training
 from halfmask.training.progress import Progress
+from halfmask.training.public import PublicHalf
+from halfmask.training.running import run_training
 from halfmask.training.setup import prepare
 from halfmask.training.spending import publications_of
 
@@ -43,16 +44,14 @@ def test_a_rehearsal_gives_nobodys_image_up(rehearsal: bool, config: Build, fres
 
 def test_it_is_written_down_before_it_is_used(config: Build, tmp_path: Path, fresh_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The public steps that come first show views to the weights: the ledger knows of the views before."""
-    import halfmask.training.loop as loop
-
     seen: list[list[str]] = []
-    real = loop.Trainer.public_gradient
+    real = PublicHalf.gradient
 
-    def look(self: loop.Trainer, batch: np.ndarray) -> object:
-        seen.append(self.account.publications())
-        return real(self, batch)
+    def look(self: PublicHalf) -> Tensor:
+        seen.append(self.setup.account.publications())
+        return real(self)
 
-    monkeypatch.setattr(loop.Trainer, "public_gradient", look)
+    monkeypatch.setattr(PublicHalf, "gradient", look)
     run_training(config("public.first=1", method="public-only"), tmp_path / "run")
     assert seen and all(any("Gaussian blur" in words for words in one) for one in seen)
 

@@ -5,22 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 
-from halfmask.data.datasets import Datasets
-from halfmask.data.prints import named_prints
 from halfmask.data.pose_records import PoseRecords
+from halfmask.data.prints import named_prints
+from halfmask.data.records import Datasets
 from halfmask.errors import HalfmaskError
-from halfmask.models.simcc import PoseModel
 from halfmask.privacy.accounting import epsilon
-from halfmask.training.config import ModelConfig, RunConfig
+from halfmask.tasks.pose import PoseTask
+from halfmask.training.assumptions import public_assumptions
+from halfmask.training.config import RunConfig
 from halfmask.training.progress import Progress
-from halfmask.training.setup import Setup, build_model, prepare, public_assumptions
+from halfmask.training.setup import Setup, prepare
 
 pytestmark = pytest.mark.usefixtures("quick_accounting")
 Build = Callable[..., RunConfig]
@@ -44,10 +43,8 @@ def pictures(records: PoseRecords | None) -> set[bytes]:
 
 @pytest.fixture
 def without_public(monkeypatch: pytest.MonkeyPatch) -> None:
-    import halfmask.training.setup as setup
-
-    real = setup.load_datasets
-    monkeypatch.setattr(setup, "load_datasets", lambda *a: replace(real(*a), public=None))
+    real = PoseTask.load
+    monkeypatch.setattr(PoseTask, "load", lambda self, report=None: replace(real(self, report), public=None))
 
 
 # ---- steps, rate, noise --------------------------------------------------------------------------------------------------
@@ -171,7 +168,7 @@ def test_views_are_made_once_from_whole_crops(tiny_config: Build) -> None:
     setup = ready(tiny_config(method="feature"))
     assert setup.private.views is not None
     for i in (0, 7):
-        expected = setup.view(np.ascontiguousarray(setup.private.images[i].transpose(1, 2, 0))).transpose(2, 0, 1)
+        expected = setup.view.of({"image": setup.private.images[i]}).public["image"]
         assert np.array_equal(setup.private.views[i], expected)
     assert ready(tiny_config(method="dpsgd")).private.views is None
 
@@ -182,8 +179,8 @@ def test_features_belong_to_the_records_they_stand_for(tiny_config: Build) -> No
         assert records is not None
         with torch.no_grad():
             expected = setup.model.lower(torch.from_numpy(np.array(records.images[3:5])))
-        assert torch.allclose(torch.from_numpy(np.array(records.features["image"][3:5])).float(), expected, rtol=1e-3, atol=1e-3)
-    assert setup.private.features.keys() == {"image", "view"}
+        assert torch.allclose(torch.from_numpy(np.array(records.features["private"][3:5])).float(), expected, rtol=1e-3, atol=1e-3)
+    assert setup.private.features.keys() == {"private", "view"}
 
 
 def test_no_features_where_everything_trains(tiny_config: Build) -> None:
@@ -191,17 +188,18 @@ def test_no_features_where_everything_trains(tiny_config: Build) -> None:
 
 
 def test_scratch_learns_its_statistics_from_public_people_alone(tiny_config: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    import halfmask.training.setup as setup
-
     before = ready(tiny_config(strategy="scratch")).model.state_dict()
-    real = setup.load_datasets
+    real = PoseTask.load
 
-    def black(*arguments: object) -> Datasets:
-        data = real(*arguments)  # type: ignore[arg-type]
-        return replace(data, private=replace(data.private, images=np.zeros_like(data.private.images), key="black"))
+    def black(self: PoseTask, report: object = None) -> Datasets:
+        data = real(self)
+        private = data.private.changed(images=np.zeros_like(data.private.images), key="black")  # type: ignore[attr-defined]
+        return replace(data, private=private)
 
-    monkeypatch.setattr(setup, "load_datasets", black)
-    after = ready(tiny_config(strategy="scratch")).model.state_dict()
+    monkeypatch.setattr(PoseTask, "load", black)
+    setup = ready(tiny_config(strategy="scratch"))
+    after = setup.model.state_dict()
+    assert not setup.private.images.any()  # type: ignore[attr-defined]
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert before["backbone.patch_embed.conv1.bn.running_mean"].abs().sum() > 0
 
@@ -209,57 +207,6 @@ def test_scratch_learns_its_statistics_from_public_people_alone(tiny_config: Bui
 def test_the_model_starts_from_the_public_seed(tiny_config: Build) -> None:
     weights = [ready(tiny_config(seed=s, insecure_seed=i)).model.head.conv.weight for s, i in ((0, 1), (0, 2), (1, 1))]
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
-
-
-# ---- weights -------------------------------------------------------------------------------------------------------------
-
-
-def test_weights_of_a_whole_model_or_a_backbone(tmp_path: Path) -> None:
-    config = ModelConfig(input_size=(64, 48))
-    torch.manual_seed(9)
-    model = PoseModel("nano", 16, (64, 48))
-    save_file(model.state_dict(), tmp_path / "whole.safetensors")
-    save_file(model.backbone.state_dict(), tmp_path / "backbone.safetensors")
-    whole = build_model(replace(config, weights=str(tmp_path / "whole.safetensors")))
-    assert all(torch.equal(t, model.state_dict()[n]) for n, t in whole.state_dict().items())
-    part = build_model(replace(config, weights=str(tmp_path / "backbone.safetensors")))
-    assert all(torch.equal(t, model.backbone.state_dict()[n]) for n, t in part.backbone.state_dict().items())
-    fresh = build_model(replace(config, weights=str(tmp_path / "whole.safetensors")), untrained=True)
-    assert not torch.equal(fresh.head.conv.weight, model.head.conv.weight)
-
-
-def test_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    save_file(PoseModel("nano", 16, (64, 48)).state_dict(), tmp_path / "whole.safetensors")
-    path = str(tmp_path / "whole.safetensors")
-    for config, joints in (
-        (ModelConfig(input_size=(96, 48), weights=path), 16),
-        (ModelConfig(input_size=(64, 48), weights=path), 14),
-    ):
-        with pytest.raises(HalfmaskError, match="another architecture"):
-            build_model(config, joints)
-    with pytest.raises(HalfmaskError, match="no weight file"):
-        build_model(ModelConfig(weights=str(tmp_path / "absent.pt")))
-    with pytest.raises(HalfmaskError, match="no embedded weights"):
-        build_model(ModelConfig(size="5m", weights="embedded"))
-
-
-# ---- what is said to be public -------------------------------------------------------------------------------------------
-
-
-def test_labels_are_said_to_be_public_where_they_are(tiny_config: Build) -> None:
-    for method, public in (("dpsgd", False), ("projected", False), ("feature", True), ("public-only", True)):
-        lines = public_assumptions(ready(tiny_config(method=method)))
-        assert any("labels" in line and "not" in line and "private record" in line for line in lines) == public
-        assert any("Gaussian blur" in line for line in lines) == public
-        assert any("number of private units (40)" in line for line in lines)
-
-
-def test_raw_public_people_are_named_where_they_are_used(tiny_config: Build) -> None:
-    assert any("raw images" in line for line in public_assumptions(ready(tiny_config(method="public-only"))))
-    assert not any("raw images" in line for line in public_assumptions(ready(tiny_config("public.raw_share=0", method="feature"))))
-    assert not any("raw images" in line for line in public_assumptions(ready(tiny_config(method="dpsgd"))))
-    shared = ready(tiny_config("public.raw_share=0.5", method="feature"))
-    assert any("raw images" in line for line in public_assumptions(shared))
 
 
 def test_a_frozen_network_without_weights_is_remarked_on(tiny_config: Build) -> None:
@@ -292,7 +239,7 @@ def test_nobody_is_protected_and_public_at_once(tiny_config: Build, tiny_records
 
     def named(records: PoseRecords, subjects: list[int]) -> PoseRecords:
         names = [f"picture {part} {subjects[0]} {i}" for i in range(len(subjects))]
-        return replace(records, subjects=np.array(subjects), prints=named_prints(names, [str(subject) for subject in subjects]))
+        return records.changed(subjects=np.array(subjects), prints=named_prints(names, [str(subject) for subject in subjects]))
 
     private, others = named(drawn.private, [*range(40)]), named(tiny_records, [*range(100, 112)])
     apart = replace(drawn, name="photographs", private=private, test=None, public=others)

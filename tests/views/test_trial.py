@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from halfmask.errors import HalfmaskError
-from halfmask.views import VIEWS, Blur, Constant, Downsample, View, make_view
+from halfmask.views import VIEWS, Blur, Constant, Downsample, ImageView, View, make_view
 from halfmask.views.trial import LEAST_LOSS, check_view, loss_of, random_pictures
 
 
 @dataclass(frozen=True)
-class Changed(View):
+class Changed(ImageView):
     """Any map of bytes to bytes."""
 
     change: Callable[[np.ndarray], np.ndarray]
@@ -113,6 +113,7 @@ def test_the_pictures_are_random_and_the_same_for_everybody() -> None:
     assert all(np.array_equal(one, again) for one, again in zip(pictures, random_pictures(), strict=True))
 
 
+@pytest.mark.alone
 def test_a_view_is_tried_once_and_quickly() -> None:
     calls = []
 

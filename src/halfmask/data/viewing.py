@@ -30,12 +30,15 @@ def with_view(records: _Kind, view: View) -> _Kind:
 
         read = (records.private, records.targets, records.truth)
         every = rows_to_let_go_after(*read)
-        for row, _ in enumerate(in_order(fill, range(len(records)))):
+        # A dataset of the user's own may not bear several readers at once.
+        filled = map(fill, range(len(records))) if isinstance(records.private, FromDataset) else in_order(fill, range(len(records)))
+        for row, _ in enumerate(filled):
             if row % every == every - 1:
                 let_go(*read)
         let_go(*read)
 
-    found = cached_by_row("views", f"{records.key}/{view!r}", write)
+    # Part of the key: views that an earlier layout stored under other names are not found again.
+    found = cached_by_row("views", f"{records.key}/{view!r}/{_PUBLIC}{_REST}", write)
     public, rest = ({name[len(side) :]: array for name, array in found.items() if name.startswith(side)} for side in (_PUBLIC, _REST))
     return replace(records, public=Arrays(public), rest=Arrays(rest) if rest else None, view_key=repr(view))
 
@@ -48,17 +51,14 @@ def look(records: Records, view: View, row: int) -> Seen:
     if isinstance(records.private, FromDataset) and hasattr(view, "of_item"):
         return view.of_item(records.private.item(row))
     at = np.array([row])
-    known = {name: rows[0] for table in (records.private, records.targets, records.truth) for name, rows in _row(table, at).items()}
+    tables = [table for table in (records.private, records.targets, records.truth) if len(table)]
+    known = {name: rows[0] for table in tables for name, rows in table.rows(at).items()}
     missing = [name for name in view.reads if name not in known]
     if missing:
         raise HalfmaskError(
             f"the view reads '{missing[0]}', and these records have {', '.join(known)}: choose another view, or a dataset that has it"
         )
     return view.of({name: known[name] for name in view.reads})
-
-
-def _row(table: object, at: np.ndarray) -> dict[str, np.ndarray]:
-    return table.rows(at) if isinstance(table, Arrays) else {}
 
 
 def _named(seen: Seen) -> dict[str, np.ndarray]:

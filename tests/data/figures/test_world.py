@@ -190,6 +190,7 @@ def test_unknown_population() -> None:
         World("privat")
 
 
+@pytest.mark.alone
 def test_speed() -> None:
     threads = cv2.getNumThreads()
     cv2.setNumThreads(1)
