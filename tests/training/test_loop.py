@@ -157,7 +157,7 @@ class ClipsRecordsApart(Trainer):
     def take_step(self) -> None:
         real = self.engine.clipped_sum
         self.engine.clipped_sum = lambda loss, batch, clip, units, chunk: real(  # type: ignore[method-assign]
-            loss, batch | {"weight": torch.ones(len(units))}, clip, None, chunk
+            loss, batch | {WEIGHT: torch.ones(len(units))}, clip, None, chunk
         )
         super().take_step()
 
