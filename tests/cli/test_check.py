@@ -29,6 +29,18 @@ def normed():
 def alone():
     return nn.Linear(3, 2), loss, {"x": torch.randn(1, 3)}
 
+def nested():
+    def loss(model, batch):
+        (x, more), y = batch
+        return (model(x + more["shift"]) - y).square().sum(1)
+    return nn.Linear(3, 2), loss, [(torch.randn(5, 3), {"shift": torch.randn(5, 3)}), torch.randn(5, 2)]
+
+def named():
+    return nn.Linear(3, 2), loss, {"x": torch.randn(5, 3), "name": ["a", "b", "c", "d", "e"]}
+
+def empty():
+    return nn.Linear(3, 2), loss, {"x": torch.randn(0, 3)}
+
 def needy(x):
     return x
 
@@ -65,6 +77,11 @@ def test_a_good_model_agrees(run) -> None:
     assert code == 0 and found["agrees"] and max(found["parameters"].values()) <= found["tolerance"] and len(found["parameters"]) == 4
 
 
+def test_batches_may_be_nested(run) -> None:
+    code, told = run("models:nested")
+    assert code == 0 and "agrees with" in told and "fast path" in told
+
+
 @pytest.mark.parametrize(
     "factory, words",
     [
@@ -76,7 +93,9 @@ def test_a_good_model_agrees(run) -> None:
         ("models:absent", "has nothing of that name"),
         ("nowhere.at.all:make", "cannot use nowhere.at.all:make: ModuleNotFoundError"),
         ("models:needy", "TypeError"),
-        ("models:ragged", "one row per record"),
+        ("models:ragged", "batch['y'] has a single number where batch['x'] has 5: expected one row per record"),
+        ("models:named", "batch['name'][0] is a str: expected a tensor"),
+        ("models:empty", "holds no record"),
         (":make", "ValueError"),
         ("models", "expected PACKAGE.MODULE:FACTORY"),
     ],

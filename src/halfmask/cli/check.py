@@ -19,7 +19,7 @@ def check(
         typer.Argument(
             metavar="PACKAGE.MODULE:FACTORY",
             help="A function of no arguments that returns (model, loss_fn, batch): loss_fn(model, batch) gives one loss per record, "
-            "batch is a dict of tensors. Modules in the current folder are found.",
+            "batch is a tensor, or dicts, tuples and lists of them, one row per record. Modules in the current folder are found.",
         ),
     ],
     as_json: JsonOption = False,
@@ -45,8 +45,10 @@ def check(
         raise typer.Exit(1)
 
 
-def _made_by(factory: str) -> tuple[Any, Any, dict[str, Any]]:
-    from torch import Tensor, nn
+def _made_by(factory: str) -> tuple[Any, Any, Any]:
+    from torch import nn
+
+    from halfmask.gradients.pieces import count_records
 
     module_name, separator, name = factory.partition(":")
     if not separator or not name:
@@ -71,9 +73,6 @@ def _made_by(factory: str) -> tuple[Any, Any, dict[str, Any]]:
         sys.path.remove(here)
     if not (isinstance(parts, tuple) and len(parts) == 3 and isinstance(parts[0], nn.Module) and callable(parts[1])):
         raise HalfmaskError(f"{factory} returned {type(parts).__name__}: expected (model, loss_fn, batch)")
-    if not (isinstance(parts[2], dict) and parts[2] and all(isinstance(value, Tensor) for value in parts[2].values())):
-        raise HalfmaskError(f"the batch of {factory} is a {type(parts[2]).__name__}: expected a dict of tensors, one row per record")
-    lengths = {len(value) if value.dim() else 0 for value in parts[2].values()}
-    if len(lengths) != 1 or 0 in lengths:
-        raise HalfmaskError(f"the batch of {factory} has tensors of lengths {sorted(lengths)}: expected one row per record in each")
+    if not count_records(parts[2]):
+        raise HalfmaskError(f"the batch of {factory} holds no record: give at least 2")
     return parts

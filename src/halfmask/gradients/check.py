@@ -9,6 +9,7 @@ from torch import nn
 
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import Batch, ClippingEngine, LossFn, check_records_apart
+from halfmask.gradients.pieces import count_records, some_records
 
 # What counts as agreement: the largest difference beside the largest number of the reference, in the model's own precision.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
@@ -40,7 +41,7 @@ def check_model(model: nn.Module, loss_fn: LossFn, batch: Batch) -> Agreement:
     The errors are relative to the largest number of the reference, but not below a millionth of the largest in the whole gradient:
     some parameters (the bias of attention keys, for one) have a gradient that is zero but for rounding.
     """
-    count = len(next(iter(batch.values())))
+    count = count_records(batch)
     if count < 2:
         raise HalfmaskError(f"the batch holds {count} record: give at least 2, so that one could show in another's gradient")
     engine = ClippingEngine(model)
@@ -48,7 +49,7 @@ def check_model(model: nn.Module, loss_fn: LossFn, batch: Batch) -> Agreement:
     parameters = list(engine.parameters.values())
     rows = []
     for i in range(count):
-        loss = loss_fn(model, {key: value[i : i + 1] for key, value in batch.items()}).sum()
+        loss = loss_fn(model, some_records(batch, slice(i, i + 1))).sum()
         rows.append([g.double() for g in torch.autograd.grad(loss, parameters, materialize_grads=True)])
     norms = torch.stack([torch.stack([g.square().sum() for g in row]).sum().sqrt() for row in rows])
     clip_norm = float(norms.median())

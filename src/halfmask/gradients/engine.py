@@ -20,7 +20,7 @@ from halfmask.gradients.clipped import Clipped, ClippedCoordinates, ClippedSum
 from halfmask.gradients.layered import LayeredSubspace
 from halfmask.gradients.pieces import Batch, LossFn, Piece, count_records, losses_of, whole_units
 from halfmask.gradients.selfcheck import SelfCheck
-from halfmask.gradients.slow import slow_terms
+from halfmask.gradients.slow import looped_terms, slow_terms
 from halfmask.gradients.subspace import Subspace
 from halfmask.gradients.tape import Tape, UnknownLayer, exact_products
 from halfmask.gradients.terms import Direct, Grouping, Term
@@ -60,6 +60,7 @@ class ClippingEngine:
                 "clip norm. Keep parameters in float32 and run the network under torch.autocast"
             )
         self._tape: Tape | None = None
+        self._one_by_one = False
         self._check = SelfCheck(model, self.parameters)
         try:
             self._tape = Tape(model)
@@ -280,8 +281,16 @@ class ClippingEngine:
                     raise
                 self._tape = None
                 self._say_slow("parameters outside layers, as this model uses them")
-        terms = slow_terms(self.model, self.parameters, loss_fn, batch)
+        terms = self._slow_terms(loss_fn, batch)
         return terms if grouping is None else {name: term.by_unit(grouping) for name, term in terms.items()}
+
+    def _slow_terms(self, loss_fn: LossFn, batch: Batch) -> dict[str, Term]:
+        if not self._one_by_one:
+            try:
+                return slow_terms(self.model, self.parameters, loss_fn, batch)
+            except Exception:  # whatever in a stranger's network `vmap` stumbles over, a loop does not
+                self._one_by_one = True
+        return looped_terms(self.model, self.parameters, loss_fn, batch)
 
     @staticmethod
     def _say_slow(layer: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from halfmask.gradients.pieces import Batch, LossFn, count_records, losses_of
+from halfmask.gradients.pieces import Batch, LossFn, count_records, losses_of, some_records
 from halfmask.gradients.tape import Tape, UnknownLayer
 from halfmask.gradients.terms import Term
 
@@ -31,7 +31,7 @@ class SelfCheck:
 
     def run(self, tape: Tape, loss_fn: LossFn, batch: Batch) -> None:
         """Raise `UnknownLayer` if the tape is wrong about this model."""
-        few = {key: value[:_RECORDS] for key, value in batch.items()}
+        few = some_records(batch, slice(_RECORDS))
         parameters = list(self.parameters.values())
         if not self._unverified or count_records(few) < 2 or parameters[0].device.type == "meta":
             return
