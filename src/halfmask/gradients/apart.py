@@ -9,6 +9,7 @@ from torch import nn
 
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.pieces import Batch, LossFn, count_records, losses_of, some_records
+from halfmask.gradients.rules.embedding import refuse_looking_at_others
 
 
 def mixes_records(model: nn.Module) -> list[str]:
@@ -28,6 +29,9 @@ def _mixes(module: nn.Module) -> bool:
 
 def refuse_mixing(model: nn.Module) -> None:
     """Refuse a model with such a layer, by name."""
+    for module in model.modules():
+        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.weight.requires_grad:
+            refuse_looking_at_others(module.max_norm, module.scale_grad_by_freq)
     mixing = mixes_records(model)
     if mixing:
         raise HalfmaskError(

@@ -36,8 +36,20 @@ def leaves(batch: Batch, path: str = "batch") -> Iterator[tuple[str, Tensor]]:
         )
 
 
-def change_leaves(change: Callable[[Tensor], Any], batch: Batch) -> Batch:
-    """The same batch with every tensor changed."""
+def leaves_of(values: Any) -> Iterator[Tensor]:
+    """The tensors among any values."""
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, Mapping):
+        for value in values.values():
+            yield from leaves_of(value)
+    elif isinstance(values, (tuple, list)):
+        for value in values:
+            yield from leaves_of(value)
+
+
+def change_leaves(change: Callable[[Any], Any], batch: Batch) -> Batch:
+    """The same batch with every tensor (or whatever else is no dict, tuple or list) changed."""
     if isinstance(batch, Mapping):
         return {key: change_leaves(change, value) for key, value in batch.items()}
     if isinstance(batch, (tuple, list)):
