@@ -32,14 +32,18 @@ def check(
 
     found = check_model(model, loss_fn, batch)
     if as_json:
-        say_json(
-            {"agrees": found.agrees, "path": found.path, "tolerance": found.tolerance, "norms": found.norms, "parameters": found.errors}
-        )
+        told = {"agrees": found.agrees, "path": found.path, "tolerance": found.tolerance, "norms": found.norms, "parameters": found.errors}
+        times = {"seconds": found.seconds, "plain_seconds": found.plain_seconds, "slow_seconds": found.slow_seconds}
+        say_json(told | times | {"slow": found.slow})
     else:
         width = max(len(name) for name in [*found.errors, "norms of the records"])
         for name, error in [*sorted(found.errors.items(), key=lambda item: -item[1]), ("norms of the records", found.norms)]:
             say(f"{name:{width}s}  {error:.1e}" + ("" if error <= found.tolerance else "   too large"))
         verdict = "agrees with" if found.agrees else "differs from"
+        say(f"a clipped sum takes {found.seconds * 1e3:.3g} ms, {found.seconds / found.plain_seconds:.3g} times a plain gradient")
+        for what, why in found.slow.items():
+            share = f"; {found.slow_seconds[what] * 1e3:.3g} ms of it" if what in found.slow_seconds else ""
+            say(f"slow: no rule for {what}: {why}{share}")
         say(f"the engine ({found.path} path) {verdict} one record at a time (tolerance {found.tolerance:g})")
     if not found.agrees:
         raise typer.Exit(1)

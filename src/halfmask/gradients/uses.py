@@ -109,9 +109,11 @@ class Uses(TorchFunctionMode):
         return not any(self._carries(tensor) for tensor in leaves_of(values))
 
     def _carries(self, tensor: Tensor) -> bool:
+        if id(tensor) in self._batch or hasattr(tensor, _MARK):
+            return True
         if id(tensor) in self._free:
             return False
-        if id(tensor) in self._batch or hasattr(tensor, _MARK) or tensor.requires_grad:
+        if tensor.requires_grad:
             return True
         return tensor.is_floating_point() and not self._strangers_are_free
 
@@ -141,6 +143,7 @@ class Uses(TorchFunctionMode):
                 result = func(*args, **kwargs)
             if _in_place(name):
                 self._free.pop(id(args[0]), None)  # written to, from records
+                self._watched.discard(id(args[0]))
                 setattr(args[0], _MARK, True)
             for tensor in leaves_of(result):
                 setattr(tensor, _MARK, True)
