@@ -278,10 +278,8 @@ def main() -> None:
             peak = None
             if not options.no_memory and case in CASES:
                 peak = peak_memory_of("benchmarks.clipping", case, "--peak-of", name, "--threads", str(options.threads))
-            print(
-                f"  {name:20s} {timed}   of the least {min(timed.seconds) / least:6.3f}" + (f"   peak {peak:7.0f} MiB" if peak else ""),
-                flush=True,
-            )
+            memory = f"   peak {peak:7.0f} MiB" if peak else ""
+            print(f"  {name:20s} {timed}   of the least {min(timed.seconds) / least:6.3f}{memory}", flush=True)
         for name, reason in refused.items():
             print(f"  {name:20s} cannot train it: {reason}")
 

@@ -123,10 +123,15 @@ class Direct(Term):
         return squares
 
     def weighted_sum(self, factors: Tensor, keep: Tensor | None = None) -> Tensor:  # noqa: D102
-        flat, wide = as_rows(self.gradients), factors.double()
-        columns = flat.split(max(_BLOCK, _WIDE_AT_ONCE // max(1, len(flat))), 1)
-        parts = [wide @ kept(some, keep).double() for some in columns]
-        return torch.cat(parts).view(self.gradients.shape[1:])
+        flat, factors = as_rows(self.gradients), factors.double()
+        columns = max(_BLOCK, _WIDE_AT_ONCE // max(1, len(flat)))
+        total = factors.new_empty(flat.shape[1])
+        # One room for all columns in turn: fresh memory for each would cost more than the sums themselves.
+        room = factors.new_empty(len(flat) * min(columns, flat.shape[1]))
+        for some, part in zip(flat.split(columns, 1), total.split(columns), strict=True):
+            wide = room[: some.numel()].view(some.shape)
+            torch.mv(wide.copy_(kept(some, keep)).T, factors, out=part)
+        return total.view(self.gradients.shape[1:])
 
     def direct(self) -> Direct:  # noqa: D102
         return self
