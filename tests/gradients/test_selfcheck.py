@@ -154,3 +154,12 @@ def test_rounding_under_autocast_is_not_taken_for_an_error(strategy: str) -> Non
     assert engine.path == "fast"
     assert (rough - exact).norm() < 0.2 * exact.norm()
     assert alone.norm() <= 0.5
+
+
+def test_all_is_looked_at_again_when_the_tape_goes_about_it_in_another_way() -> None:
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2)).double()
+    engine = ClippingEngine(model)
+    engine.clipped_sum(loss, batch_for(model, 6), 1.0)
+    assert not engine._check._unverified
+    engine._check.again()
+    assert engine._check._unverified == set(engine.parameters)
