@@ -17,17 +17,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.networks import ViT, resnet18
+from benchmarks.networks import TorchViT, ViT, resnet18
 from benchmarks.timing import conditions, interleaved, peak_memory_of, print_peak
 from halfmask.gradients.engine import ClippingEngine
 from halfmask.gradients.mechanism import Mechanism
 from halfmask.gradients.slow import slow_terms
 from halfmask.gradients.subspace import Subspace
+from halfmask.models.pose import choose_parameters
 from halfmask.models.simcc import PoseModel
 from halfmask.models.tinyvit import ConvNorm
 from halfmask.privacy.noise import RandomStream
 from halfmask.tasks.pose import pose_loss
-from halfmask.training.strategy import choose_parameters
 
 Step = Callable[[], object]
 Batch = dict[str, Tensor]
@@ -67,12 +67,19 @@ def _vit() -> tuple[nn.Module, Callable[..., Tensor], Batch]:
     return picture_case(ViT(), 224, 16)
 
 
+def _torch_vit() -> tuple[nn.Module, Callable[..., Tensor], Batch]:
+    torch.manual_seed(0)
+    return picture_case(TorchViT(), 224, 16)
+
+
 CASES = {
     "tinyvit-finetune": lambda: pose_case("finetune"),
     "tinyvit-full": lambda: pose_case("full"),
     "resnet18": _resnet,
     "vit-s16": _vit,
+    "vit-s16-torch": _torch_vit,
 }
+SAME = {"same-network-finetune": "finetune", "same-network-full": "full"}
 
 
 @contextmanager
@@ -117,7 +124,7 @@ def ours(model: nn.Module, loss_fn: Callable[..., Tensor], batch: Batch) -> Step
     count = len(next(iter(batch.values())))
     mechanism = Mechanism(SIGMA, CLIP, count, RandomStream.secure())
     # Where a person's gradients are as large as the activations they come from, a few people at a time stay in the cache.
-    chunk = 4 if isinstance(model, ViT) else count
+    chunk = 4 if isinstance(model, (ViT, TorchViT)) else count
 
     def step() -> None:
         _update(engine, mechanism.release(engine.clipped_sum(loss_fn, batch, CLIP, chunk=chunk)))
@@ -217,9 +224,26 @@ def cached_top(records: int = 32) -> dict[str, Step]:
     return {"plain finetune step": plain_as_published(*pose_case("finetune", records)), "ours": ours(*pose_case("top", records))}
 
 
+def same_network(strategy: str, records: int = 16) -> dict[str, Step]:
+    """The passes alone, of the very same network: nothing folded for either, no noise and no update."""
+    model, loss_fn, batch = pose_case(strategy, records)
+    engine = ClippingEngine(model)
+    parameters = list(engine.parameters.values())
+
+    def plain_pass() -> None:
+        with as_published():
+            torch.autograd.grad(loss_fn(model, batch).mean(), parameters)
+
+    def clipped_pass() -> None:
+        with as_published():
+            engine.clipped_sum(loss_fn, batch, CLIP, chunk=records)
+
+    return {"plain pass": plain_pass, "ours": clipped_pass}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cases", nargs="*", default=[*CASES, "feature-projective", "top"])
+    parser.add_argument("cases", nargs="*", default=[*CASES, *SAME, "feature-projective", "top"])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--only", default=";".join(CONTENDERS), help="contenders, separated by semicolons")
@@ -233,12 +257,13 @@ def main() -> None:
         return
     print(conditions())
     for case in options.cases:
-        if case in ("feature-projective", "top"):
-            contenders = feature_projective() if case == "feature-projective" else cached_top()
+        refused: dict[str, str] = {}
+        if case not in CASES:
+            special = {"feature-projective": feature_projective, "top": cached_top}
+            contenders = same_network(SAME[case]) if case in SAME else special[case]()
             base = next(iter(contenders))
-            refused: dict[str, str] = {}
         else:
-            contenders, refused, base = {}, {}, "plain"
+            contenders, base = {}, "plain"
             for name in ["plain", *(n for n in options.only.split(";") if n != "plain")]:
                 try:
                     step = CONTENDERS[name](*copy.deepcopy(CASES[case]()))
@@ -247,11 +272,14 @@ def main() -> None:
                 except Exception as error:  # a peer's failure is a result
                     refused[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:100] if str(error) else ''}"
         print(f"\n{case}: {options.rounds} interleaved rounds")
-        for name, timed in interleaved(contenders, base, options.rounds).items():
+        measured = interleaved(contenders, base, options.rounds)
+        least = min(measured[base].seconds)
+        for name, timed in measured.items():
             peak = None
             if not options.no_memory and case in CASES:
                 peak = peak_memory_of("benchmarks.clipping", case, "--peak-of", name, "--threads", str(options.threads))
-            print(f"  {name:20s} {timed}" + (f"   peak {peak:7.0f} MiB" if peak else ""), flush=True)
+            memory = f"   peak {peak:7.0f} MiB" if peak else ""
+            print(f"  {name:20s} {timed}   of the least {min(timed.seconds) / least:6.3f}{memory}", flush=True)
         for name, reason in refused.items():
             print(f"  {name:20s} cannot train it: {reason}")
 

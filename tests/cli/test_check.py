@@ -29,6 +29,43 @@ def normed():
 def alone():
     return nn.Linear(3, 2), loss, {"x": torch.randn(1, 3)}
 
+def nested():
+    def loss(model, batch):
+        (x, more), y = batch
+        return (model(x + more["shift"]) - y).square().sum(1)
+    return nn.Linear(3, 2), loss, [(torch.randn(5, 3), {"shift": torch.randn(5, 3)}), torch.randn(5, 2)]
+
+def named():
+    return nn.Linear(3, 2), loss, {"x": torch.randn(5, 3), "name": ["a", "b", "c", "d", "e"]}
+
+def empty():
+    return nn.Linear(3, 2), loss, {"x": torch.randn(0, 3)}
+
+class Centres(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.centres = nn.Parameter(torch.randn(3, 4))
+
+    def forward(self, x):
+        return torch.cdist(x, self.centres)
+
+def mixed():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), Centres()).double(), loss, {"x": torch.randn(5, 3).double()}
+
+class Whole(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.centres = nn.Parameter(torch.randn(3, 4))
+
+    def forward(self, x):
+        return torch.cdist(self.centres, x)
+
+def slow():
+    torch.manual_seed(0)
+    turned = lambda model, batch: model(batch["x"]).square().sum(0)
+    return nn.Sequential(nn.Linear(3, 4), Whole()).double(), turned, {"x": torch.randn(5, 3).double()}
+
 def needy(x):
     return x
 
@@ -65,6 +102,25 @@ def test_a_good_model_agrees(run) -> None:
     assert code == 0 and found["agrees"] and max(found["parameters"].values()) <= found["tolerance"] and len(found["parameters"]) == 4
 
 
+def test_batches_may_be_nested(run) -> None:
+    code, told = run("models:nested")
+    assert code == 0 and "agrees with" in told and "fast path" in told
+
+
+@pytest.mark.filterwarnings("ignore:no fast gradient rule")
+def test_what_is_slow_is_named_and_timed(run) -> None:
+    code, told = run("models:mixed")
+    told = " ".join(told.split())
+    assert code == 0 and "mixed path" in told and "times a plain gradient" in told
+    assert "slow: no rule for cdist of 1.centres: differentiated by itself, one record at a time;" in told and "ms of it" in told
+    code, told = run("models:mixed", "--json")
+    found = json.loads(told)
+    assert found["path"] == "mixed" and 0 < found["slow_seconds"]["cdist of 1.centres"] < found["seconds"] and found["plain_seconds"] > 0
+    code, told = run("models:slow", "--json")
+    found = json.loads(told)
+    assert code == 0 and found["agrees"] and found["path"] == "slow" and len(found["slow"]) == 1 and not found["slow_seconds"]
+
+
 @pytest.mark.parametrize(
     "factory, words",
     [
@@ -76,7 +132,9 @@ def test_a_good_model_agrees(run) -> None:
         ("models:absent", "has nothing of that name"),
         ("nowhere.at.all:make", "cannot use nowhere.at.all:make: ModuleNotFoundError"),
         ("models:needy", "TypeError"),
-        ("models:ragged", "one row per record"),
+        ("models:ragged", "batch['y'] has a single number where batch['x'] has 5: expected one row per record"),
+        ("models:named", "batch['name'][0] is a str: expected a tensor"),
+        ("models:empty", "holds no record"),
         (":make", "ValueError"),
         ("models", "expected PACKAGE.MODULE:FACTORY"),
     ],

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import ClippingEngine
+from halfmask.models.pose import choose_parameters
 from halfmask.models.simcc import PoseModel
 from halfmask.models.tinyvit import PublicBatchNorm2d
 from halfmask.tasks.pose import pose_loss
-from halfmask.training.strategy import choose_parameters
 
 Batch = dict[str, Tensor]
 LossFn = Callable[[nn.Module, Batch], Tensor]

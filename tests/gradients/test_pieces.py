@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from halfmask.errors import HalfmaskError
-from halfmask.gradients.pieces import losses_of, whole_units
+from halfmask.gradients.pieces import change_leaves, count_records, losses_of, some_records, whole_units
 
 
 def check_pieces(units: list[int], chunk: int) -> None:
@@ -52,3 +54,41 @@ def test_a_loss_for_each_record_is_needed() -> None:
     assert losses_of(lambda m, b: m(b["x"]).squeeze(1), model, batch).shape == (3,)
     with pytest.raises(HalfmaskError, match="one value per record"):
         losses_of(lambda m, b: m(b["x"]), model, batch)
+
+
+class Pair(NamedTuple):
+    image: torch.Tensor
+    label: torch.Tensor
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        torch.arange(5.0),
+        (torch.arange(5.0), [torch.arange(5.0)]),
+        {"a": torch.arange(5.0), "b": {"c": (torch.arange(5.0), torch.arange(5.0))}},
+        Pair(torch.arange(5.0), torch.arange(5.0)),
+    ],
+)
+def test_batches_of_any_make_are_cut_alike(batch: Any) -> None:
+    assert count_records(batch) == 5
+    cut = some_records(batch, slice(1, 3))
+    assert type(cut) is type(batch) and count_records(cut) == 2
+    seen: list[list[float]] = []
+    change_leaves(lambda tensor: seen.append(tensor.tolist()), cut)
+    assert seen and all(values == [1.0, 2.0] for values in seen)
+
+
+@pytest.mark.parametrize(
+    "batch, words",
+    [
+        ({}, "holds no tensor"),
+        ({"x": None}, r"batch\['x'\] is a NoneType"),
+        ((torch.ones(3), 7), r"batch\[1\] is a int"),
+        ((torch.ones(3), torch.ones(2, 3)), r"batch\[1\] has 2 rows where batch\[0\] has 3"),
+        (torch.tensor(1.0), "a single number"),
+    ],
+)
+def test_what_has_no_row_for_each_record_is_refused(batch: Any, words: str) -> None:
+    with pytest.raises(HalfmaskError, match=words):
+        count_records(batch)

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from halfmask.gradients.check import check_model
 from halfmask.gradients.engine import ClippingEngine
+from halfmask.models.pose import choose_parameters
 from halfmask.models.simcc import PoseModel
 from halfmask.tasks.pose import pose_loss
-from halfmask.training.strategy import choose_parameters
 
 Batch = dict[str, Tensor]
 
@@ -28,40 +28,80 @@ def batch_for(model: nn.Module, *shape: int, records: int = 4, dtype: torch.dtyp
         return {"x": x, "w": torch.randn_like(model(x))}
 
 
-class Careless(nn.Module):
-    """Positions used as if they had one row: right for training, but it gives everybody's gradient to the copy of the first record."""
+class Secret(torch.autograd.Function):
+    """A product that says nothing of the functions in it."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, scale: Tensor) -> Tensor:
+        ctx.save_for_backward(x, scale)
+        return x * scale
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        x, scale = ctx.saved_tensors
+        return gradient * scale, (gradient * x).flatten(0, -2).sum(0)
+
+
+class Hidden(nn.Module):
+    """A scale in a function of the user's own: nobody sees how it is used."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.token = nn.Parameter(torch.randn(1, 1, 6))
-        self.positions = nn.Parameter(torch.randn(1, 4, 6))
-        self.linear = nn.Linear(6, 6)
+        self.scale = nn.Parameter(torch.randn(6))
 
     def forward(self, x: Tensor) -> Tensor:
-        x = torch.cat([self.token.expand(len(x), -1, -1), x], 1)
-        return self.linear(torch.tanh(x + self.positions[0]))
+        return Secret.apply(x, self.scale)
 
 
-def test_a_parameter_used_as_if_it_had_one_row_is_noticed() -> None:
-    """Otherwise the first person's gradient would carry everybody's."""
-    model = Careless().double()
-    with pytest.warns(UserWarning, match="do not add up"):
+def hidden() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(6, 6), Hidden(), nn.Tanh(), nn.Linear(6, 6))
+
+
+def test_a_parameter_whose_use_nobody_sees_is_noticed_and_its_module_taken_by_itself() -> None:
+    """Otherwise its gradient would be missing, and the clip norm with it."""
+    model = hidden().double()
+    with pytest.warns(UserWarning, match=r"no fast gradient rule for 1 \(Hidden\): it is differentiated by itself"):
         found = check_model(model, loss, batch_for(model, 3, 6))
+    assert found.agrees and found.path == "mixed"
+
+
+class Everything(nn.Module):
+    """The same in the model itself, which has no smaller part to be differentiated by itself, with its output turned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(6))
+        self.inner = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return Secret.apply(self.inner(x), self.scale).transpose(0, 1)
+
+
+def turned_loss(model: nn.Module, batch: Batch) -> Tensor:
+    return (model(batch["x"]).transpose(0, 1) * batch["w"]).flatten(1).sum(1)
+
+
+def test_where_nothing_else_is_left_the_whole_model_is_slow() -> None:
+    model = Everything().double()
+    torch.manual_seed(0)
+    data = {"x": torch.randn(4, 5, 6, dtype=torch.float64), "w": torch.randn(4, 5, 6, dtype=torch.float64)}
+    with pytest.warns(UserWarning, match="this model uses the slow path"):
+        found = check_model(model, turned_loss, data)
     assert found.agrees and found.path == "slow"
 
 
 def test_a_parameter_without_a_gradient_at_first_is_looked_at_again() -> None:
     """With a head of zeros nothing below it has a gradient in the first step, and a check then would pass anything."""
-    model = Careless().double()
-    nn.init.zeros_(model.linear.weight)
+    model = hidden().double()
+    nn.init.zeros_(model[3].weight)
     engine = ClippingEngine(model)
     data = batch_for(model, 3, 6)
     engine.clipped_sum(loss, data, 1.0)
     assert engine.path == "fast"
-    nn.init.normal_(model.linear.weight)
-    with pytest.warns(UserWarning, match="do not add up"):
+    nn.init.normal_(model[3].weight)
+    with pytest.warns(UserWarning, match="differentiated by itself"):
         engine.clipped_sum(loss, data, 1.0)
-    assert engine.path == "slow"
+    assert engine.path == "mixed"
 
 
 class Behind(nn.Module):
@@ -76,10 +116,14 @@ class Behind(nn.Module):
 
 
 def test_a_weight_used_behind_its_layers_back_is_noticed() -> None:
+    """Layers alone are watched at first; once they do not add up, functions are."""
     model = Behind().double()
-    with pytest.warns(UserWarning, match="do not add up"):
-        found = check_model(model, loss, batch_for(model, 3))
-    assert found.agrees and found.path == "slow"
+    engine = ClippingEngine(model)
+    assert engine._tape is not None and not engine._tape.traces
+    engine.clipped_sum(loss, batch_for(model, 3), 1.0)
+    assert engine._tape.traces
+    found = check_model(model, loss, batch_for(model, 3))
+    assert found.agrees and found.path == "fast"
 
 
 def test_dropout_does_not_look_like_a_fault() -> None:
@@ -110,3 +154,12 @@ def test_rounding_under_autocast_is_not_taken_for_an_error(strategy: str) -> Non
     assert engine.path == "fast"
     assert (rough - exact).norm() < 0.2 * exact.norm()
     assert alone.norm() <= 0.5
+
+
+def test_all_is_looked_at_again_when_the_tape_goes_about_it_in_another_way() -> None:
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 2)).double()
+    engine = ClippingEngine(model)
+    engine.clipped_sum(loss, batch_for(model, 6), 1.0)
+    assert not engine._check._unverified
+    engine._check.again()
+    assert engine._check._unverified == set(engine.parameters)

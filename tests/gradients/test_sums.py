@@ -14,9 +14,9 @@ from halfmask.gradients.engine import CLIP_MARGIN, ClippingEngine
 from halfmask.gradients.mechanism import Mechanism
 from halfmask.gradients.subspace import Subspace
 from halfmask.gradients.terms import Direct, Outer
+from halfmask.models.pose import choose_parameters
 from halfmask.models.simcc import PoseModel
 from halfmask.tasks.pose import pose_loss
-from halfmask.training.strategy import choose_parameters
 
 Batch = dict[str, Tensor]
 UNITS, CLIP = 4096, 0.7

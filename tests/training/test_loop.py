@@ -19,6 +19,7 @@ from halfmask.tasks.pose import PoseTask, pose_loss
 from halfmask.training.config import RunConfig
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
+from halfmask.training.private import WEIGHT
 from halfmask.training.progress import Progress
 from halfmask.training.setup import prepare
 

@@ -17,13 +17,14 @@ from halfmask.data.records import PRIVATE, VIEW
 from halfmask.errors import HalfmaskError
 from halfmask.models.simcc import PoseModel
 from halfmask.tasks.pose import PoseTask
+from halfmask.tasks.pose_settings import ShowingConfig
 from halfmask.training.config import RunConfig, build_config
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
 from halfmask.training.running import run_training
 from halfmask.training.setup import prepare
-from halfmask.training.showing import Showing, ShowingConfig
+from halfmask.training.showing import Showing
 from halfmask.training.strategy import with_lower_features
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread", "fresh_home")

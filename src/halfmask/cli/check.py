@@ -19,7 +19,7 @@ def check(
         typer.Argument(
             metavar="PACKAGE.MODULE:FACTORY",
             help="A function of no arguments that returns (model, loss_fn, batch): loss_fn(model, batch) gives one loss per record, "
-            "batch is a dict of tensors. Modules in the current folder are found.",
+            "batch is a tensor, or dicts, tuples and lists of them, one row per record. Modules in the current folder are found.",
         ),
     ],
     as_json: JsonOption = False,
@@ -32,21 +32,27 @@ def check(
 
     found = check_model(model, loss_fn, batch)
     if as_json:
-        say_json(
-            {"agrees": found.agrees, "path": found.path, "tolerance": found.tolerance, "norms": found.norms, "parameters": found.errors}
-        )
+        told = {"agrees": found.agrees, "path": found.path, "tolerance": found.tolerance, "norms": found.norms, "parameters": found.errors}
+        times = {"seconds": found.seconds, "plain_seconds": found.plain_seconds, "slow_seconds": found.slow_seconds}
+        say_json(told | times | {"slow": found.slow})
     else:
         width = max(len(name) for name in [*found.errors, "norms of the records"])
         for name, error in [*sorted(found.errors.items(), key=lambda item: -item[1]), ("norms of the records", found.norms)]:
             say(f"{name:{width}s}  {error:.1e}" + ("" if error <= found.tolerance else "   too large"))
         verdict = "agrees with" if found.agrees else "differs from"
+        say(f"a clipped sum takes {found.seconds * 1e3:.3g} ms, {found.seconds / found.plain_seconds:.3g} times a plain gradient")
+        for what, why in found.slow.items():
+            share = f"; {found.slow_seconds[what] * 1e3:.3g} ms of it" if what in found.slow_seconds else ""
+            say(f"slow: no rule for {what}: {why}{share}")
         say(f"the engine ({found.path} path) {verdict} one record at a time (tolerance {found.tolerance:g})")
     if not found.agrees:
         raise typer.Exit(1)
 
 
-def _made_by(factory: str) -> tuple[Any, Any, dict[str, Any]]:
-    from torch import Tensor, nn
+def _made_by(factory: str) -> tuple[Any, Any, Any]:
+    from torch import nn
+
+    from halfmask.gradients.pieces import count_records
 
     module_name, separator, name = factory.partition(":")
     if not separator or not name:
@@ -71,9 +77,6 @@ def _made_by(factory: str) -> tuple[Any, Any, dict[str, Any]]:
         sys.path.remove(here)
     if not (isinstance(parts, tuple) and len(parts) == 3 and isinstance(parts[0], nn.Module) and callable(parts[1])):
         raise HalfmaskError(f"{factory} returned {type(parts).__name__}: expected (model, loss_fn, batch)")
-    if not (isinstance(parts[2], dict) and parts[2] and all(isinstance(value, Tensor) for value in parts[2].values())):
-        raise HalfmaskError(f"the batch of {factory} is a {type(parts[2]).__name__}: expected a dict of tensors, one row per record")
-    lengths = {len(value) if value.dim() else 0 for value in parts[2].values()}
-    if len(lengths) != 1 or 0 in lengths:
-        raise HalfmaskError(f"the batch of {factory} has tensors of lengths {sorted(lengths)}: expected one row per record in each")
+    if not count_records(parts[2]):
+        raise HalfmaskError(f"the batch of {factory} holds no record: give at least 2")
     return parts

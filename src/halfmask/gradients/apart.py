@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from halfmask.errors import HalfmaskError
-from halfmask.gradients.pieces import Batch, LossFn, count_records, losses_of
+from halfmask.gradients.pieces import Batch, LossFn, count_records, losses_of, some_records
+from halfmask.gradients.rules.embedding import refuse_looking_at_others
 
 
 def mixes_records(model: nn.Module) -> list[str]:
@@ -28,6 +29,9 @@ def _mixes(module: nn.Module) -> bool:
 
 def refuse_mixing(model: nn.Module) -> None:
     """Refuse a model with such a layer, by name."""
+    for module in model.modules():
+        if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.weight.requires_grad:
+            refuse_looking_at_others(module.max_norm, module.scale_grad_by_freq)
     mixing = mixes_records(model)
     if mixing:
         raise HalfmaskError(
@@ -45,7 +49,7 @@ def check_records_apart(model: nn.Module, loss_fn: LossFn, batch: Batch, toleran
     parameters = [p for p in model.parameters() if p.requires_grad]
     together = losses_of(loss_fn, model, batch)
     for i in range(count):
-        alone = loss_fn(model, {key: value[i : i + 1] for key, value in batch.items()}).sum()
+        alone = loss_fn(model, some_records(batch, slice(i, i + 1))).sum()
         moved = abs(float((together[i] - alone).detach())) / max(1.0, abs(float(alone.detach())))
         # Losses of an untrained network are nearly equal, so that a mean over the batch looks like each of them: its gradient does not.
         if parameters and together.requires_grad:

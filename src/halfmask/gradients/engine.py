@@ -20,10 +20,10 @@ from halfmask.gradients.clipped import Clipped, ClippedCoordinates, ClippedSum
 from halfmask.gradients.layered import LayeredSubspace
 from halfmask.gradients.pieces import Batch, LossFn, Piece, count_records, losses_of, whole_units
 from halfmask.gradients.selfcheck import SelfCheck
-from halfmask.gradients.slow import slow_terms
+from halfmask.gradients.slow import looped_terms, slow_terms
 from halfmask.gradients.subspace import Subspace
 from halfmask.gradients.tape import Tape, UnknownLayer, exact_products
-from halfmask.gradients.terms import Direct, Grouping, Term
+from halfmask.gradients.terms import Direct, Grouping, Term, as_rows
 
 __all__ = [
     "CLIP_MARGIN",
@@ -59,12 +59,11 @@ class ClippingEngine:
                 f"the parameter '{short[0]}' is in {self.parameters[short[0]].dtype}: sums of clipped gradients would round past the "
                 "clip norm. Keep parameters in float32 and run the network under torch.autocast"
             )
-        self._tape: Tape | None = None
+        self._tape: Tape | None = Tape(model)
+        self._one_by_one = False
         self._check = SelfCheck(model, self.parameters)
-        try:
-            self._tape = Tape(model)
-        except UnknownLayer as layer:
-            self._say_slow(str(layer))
+        # What has no fast rule, and what is done about it.
+        self.slow: dict[str, str] = {}
 
     @property
     def size(self) -> int:
@@ -73,8 +72,15 @@ class ClippingEngine:
 
     @property
     def path(self) -> str:
-        """`fast` if every trainable layer has a rule, else `slow`."""
-        return "slow" if self._tape is None else "fast"
+        """`fast` if rules cover the model, `mixed` if some of its functions or modules are differentiated by themselves, else `slow`."""
+        if self._tape is None:
+            return "slow"
+        return "mixed" if self.slow else "fast"
+
+    @property
+    def slow_seconds(self) -> dict[str, float]:
+        """What was differentiated one record at a time in the last pass, and for how long; empty if that was all of it, or none."""
+        return {} if self._tape is None else dict(self._tape.slow)
 
     def clipped_sum(
         self,
@@ -202,7 +208,7 @@ class ClippingEngine:
                 end = start + parameter.numel()
                 low, high = max(start, first), min(end, last)
                 if name in terms and low < high:
-                    gradients = terms.pop(name).direct().gradients.flatten(1)
+                    gradients = as_rows(terms.pop(name).direct().gradients)
                     rows[done : done + piece.units, low - first : high - first] = gradients[:, low - start : high - start]
                 start = end
             done += piece.units
@@ -267,28 +273,43 @@ class ClippingEngine:
 
     def _terms(self, loss_fn: LossFn, batch: Batch, grouping: Grouping | None) -> dict[str, Term]:
         """Gradient terms of each unit. A unit's records lie next to each other."""
-        if self._tape is not None:
+        while self._tape is not None:
             try:
                 self._check.run(self._tape, loss_fn, batch)
-                return self._tape.terms(lambda: losses_of(loss_fn, self.model, batch), count_records(batch), grouping)
+                terms = self._tape.terms(lambda: losses_of(loss_fn, self.model, batch), batch, grouping)
             except UnknownLayer as layer:
-                self._tape = None
-                self._say_slow(str(layer))
-            except (RuntimeError, HalfmaskError):
-                # Not every model can bear a copy of a parameter for each record. If that is not why, the slow path will say so too.
-                if not self._tape.copies_parameters:
+                if self._tape.retreat(layer):
+                    self._check.again()
+                else:
+                    self._give_up(str(layer))
+            except RuntimeError as error:
+                # Not every model can bear to be watched so closely. If that is not why, the slow path will say so too.
+                if not self._tape.traces:
                     raise
-                self._tape = None
-                self._say_slow("parameters outside layers, as this model uses them")
-        terms = slow_terms(self.model, self.parameters, loss_fn, batch)
+                self._give_up(f"this model, as it uses parameters outside layers ({str(error).splitlines()[0][:200]})")
+            else:
+                self._say_what_is_slow(self._tape)
+                return terms
+        terms = self._slow_terms(loss_fn, batch)
         return terms if grouping is None else {name: term.by_unit(grouping) for name, term in terms.items()}
 
-    @staticmethod
-    def _say_slow(layer: str) -> None:
-        warnings.warn(
-            f"no fast gradient rule for {layer}: this model uses the slow path (exact, several times dearer)",
-            stacklevel=3,
-        )
+    def _slow_terms(self, loss_fn: LossFn, batch: Batch) -> dict[str, Term]:
+        if not self._one_by_one:
+            try:
+                return slow_terms(self.model, self.parameters, loss_fn, batch)
+            except Exception:  # whatever in a stranger's network `vmap` stumbles over, a loop does not
+                self._one_by_one = True
+        return looped_terms(self.model, self.parameters, loss_fn, batch)
+
+    def _give_up(self, reason: str) -> None:
+        self._tape = None
+        self.slow = {reason: "the whole model is differentiated one record at a time"}
+        warnings.warn(f"no fast gradient rule for {reason}: this model uses the slow path (exact, several times dearer)", stacklevel=4)
+
+    def _say_what_is_slow(self, tape: Tape) -> None:
+        for what in tape.slow.keys() - self.slow.keys():
+            self.slow[what] = "differentiated by itself, one record at a time"
+            warnings.warn(f"no fast gradient rule for {what}: it is differentiated by itself, one record at a time (exact)", stacklevel=4)
 
 
 def _clip_factors(terms: dict[str, Term], units: int, clip_norm: float, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:

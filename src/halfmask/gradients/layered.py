@@ -17,7 +17,7 @@ from torch import Tensor
 
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.subspace import spectral_norm
-from halfmask.gradients.terms import Term
+from halfmask.gradients.terms import Term, as_rows
 
 Terms = Mapping[str, Term]
 # The directions looked at on each side of a parameter: more than the k largest entries reach to.
@@ -227,7 +227,8 @@ def _scaled(terms: Terms) -> Iterator[tuple[str, Tensor]]:
     scales, usable = _scales(terms)
     for name, term in terms.items():
         gradients = term.direct().gradients
-        yield name, gradients.reshape(len(gradients), gradients.shape[1], -1)[usable] / scales[usable, None, None].to(gradients.dtype)
+        rows = as_rows(gradients).view(len(gradients), gradients.shape[1] if gradients.dim() > 1 else 1, -1)
+        yield name, rows[usable] / scales[usable, None, None].to(gradients.dtype)
 
 
 def _leading(spread: Tensor, directions: int) -> Tensor:

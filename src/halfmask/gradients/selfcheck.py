@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from halfmask.gradients.pieces import Batch, LossFn, count_records, losses_of
+from halfmask.gradients.pieces import Batch, LossFn, count_records, losses_of, some_records
 from halfmask.gradients.tape import Tape, UnknownLayer
-from halfmask.gradients.terms import Term
+from halfmask.gradients.terms import Term, as_rows
 
 # For gross errors: exactness has tests of its own.
 _RECORDS, _TOLERANCE = 3, 1e-2
@@ -21,7 +21,7 @@ class SelfCheck:
     """Compares the two on a few records of the first batches.
 
     A parameter is done with once it had a gradient to compare; until then it is looked at again in steps 1, 2, 4, 8, … (in every step, if
-    the tape copies parameters).
+    the tape watches more than layers).
     """
 
     def __init__(self, model: nn.Module, parameters: dict[str, nn.Parameter]):
@@ -29,14 +29,18 @@ class SelfCheck:
         self._unverified = set(parameters)
         self._calls = 0
 
+    def again(self) -> None:
+        """The tape goes about it in another way: look at all of it once more."""
+        self._unverified, self._calls = set(self.parameters), 0
+
     def run(self, tape: Tape, loss_fn: LossFn, batch: Batch) -> None:
         """Raise `UnknownLayer` if the tape is wrong about this model."""
-        few = {key: value[:_RECORDS] for key, value in batch.items()}
+        few = some_records(batch, slice(_RECORDS))
         parameters = list(self.parameters.values())
         if not self._unverified or count_records(few) < 2 or parameters[0].device.type == "meta":
             return
         self._calls += 1
-        if self._calls & (self._calls - 1) and not tape.copies_parameters:
+        if self._calls & (self._calls - 1) and not tape.traces:
             return
 
         def losses() -> Tensor:
@@ -46,24 +50,27 @@ class SelfCheck:
         # In full precision: what is looked for are gross errors, and in bfloat16 rounding would pass for one.
         precise = torch.autocast(parameters[0].device.type, enabled=False)
         with precise, torch.random.fork_rng(devices=_cuda_devices(parameters)):
-            terms = tape.terms(losses, count_records(few))
+            terms = tape.terms(losses, few)
             apart = [torch.autograd.grad(loss, parameters, retain_graph=True, materialize_grads=True) for loss in losses()]
         with torch.no_grad():
             self._compare(terms, apart)
 
     def _compare(self, terms: dict[str, Term], apart: list[tuple[Tensor, ...]]) -> None:
         # Some gradients are zero but for rounding, such as that of the bias of attention keys: they are seen beside the whole.
+        wrong = []
         whole = torch.stack([torch.stack([g.double().square().sum() for g in row]).sum().sqrt() for row in apart])
         for name, alone in zip(self.parameters, zip(*apart, strict=True), strict=True):
-            expected = torch.stack(alone).double().flatten(1)
-            found = terms[name].direct().gradients.double().flatten(1) if name in terms else torch.zeros_like(expected)
+            expected = as_rows(torch.stack(alone).double())
+            found = as_rows(terms[name].direct().gradients.double()) if name in terms else torch.zeros_like(expected)
             lengths = expected.norm(dim=1)
             gaps = (found - expected).norm(dim=1)
             sound = torch.isfinite(lengths) & torch.isfinite(whole)
             if bool((sound & ~(gaps <= _TOLERANCE * lengths + 1e-4 * whole + 1e-12)).any()):
-                raise UnknownLayer(f"the way this model uses '{name}' (gradients by layer and by loss do not add up)")
+                wrong.append(name)
             if int((sound & (lengths > 0) & (gaps <= _TOLERANCE * lengths)).sum()) >= 2:
                 self._unverified.discard(name)
+        if wrong:
+            raise UnknownLayer(f"the way this model uses {', '.join(wrong)} (gradients by layer and by loss do not add up)", wrong)
 
 
 def _cuda_devices(tensors: list[nn.Parameter]) -> list[torch.device]:

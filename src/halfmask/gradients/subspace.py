@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from halfmask.errors import HalfmaskError
-from halfmask.gradients.terms import Term
+from halfmask.gradients.terms import Term, as_rows
 
 # Eigenvalues below this share of the largest are rounding noise; dividing by their root would make V anything but orthonormal.
 _SMALLEST_EIGENVALUE = 1e-6
@@ -107,7 +107,7 @@ class Subspace:
 
     def coordinates_of_each(self, _name: str, term: Term, first_column: int) -> Tensor:
         """What one parameter's gradients (one for each unit), at `first_column` of the long vector, add to the coordinates (units × k)."""
-        vectors = term.direct().gradients.flatten(1)
+        vectors = as_rows(term.direct().gradients)
         rows = self.rows[:, first_column : first_column + vectors.shape[1]]
         return vectors @ rows.to(vectors.dtype).T
 

@@ -7,191 +7,251 @@ training. The pass stops at the lowest trainable layer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from halfmask.errors import HalfmaskError
-from halfmask.gradients.rules import Rule, rule_for
+from halfmask.gradients.derived import Derived, lookup_term, roots
+from halfmask.gradients.piecemeal import Unsplittable, function_terms, module_terms
+from halfmask.gradients.pieces import Batch, change_leaves, count_records, leaves_of
+from halfmask.gradients.rules import forward_for, function_rule_for, rule_for
 from halfmask.gradients.terms import Direct, Grouping, Term
-
-
-class UnknownLayer(Exception):
-    """A trainable layer that no rule covers."""
-
-
-@dataclass(frozen=True)
-class _Layer:
-    name: str
-    module: nn.Module
-    watched: nn.Module
-    rule: Rule
-
-
-@dataclass
-class _Call:
-    """One use of a layer in a forward pass.
-
-    Attributes:
-        output: where its output stands in the graph. Not the tensor: that may be overwritten in place, and holding it holds memory.
-        lowest: nothing below it trains.
-    """
-
-    layer: _Layer
-    inputs: Tensor | None
-    version: int
-    output: GradientEdge | None
-    lowest: bool
-    reached: bool = False
-    hook: Any = None
-
-    def forget(self) -> None:
-        """Let the graph go: it holds the hook, which holds this, which holds the graph, and no collector sees such a ring."""
-        if self.hook is not None:
-            self.hook.remove()
-        self.hook = self.output = self.inputs = None
+from halfmask.gradients.uses import UnknownUse, Uses
+from halfmask.gradients.watching import Call, Layer, UnknownLayer, Visit, rewritten, visiting, watching
 
 
 class Tape:
-    """Turns a per-record loss into per-record gradient terms for a model's trainable parameters."""
+    """Turns a per-record loss into per-record gradient terms for a model's trainable parameters.
+
+    Attributes:
+        slow: what is differentiated one record at a time, and the seconds that took in the last pass.
+    """
 
     def __init__(self, model: nn.Module):
-        self._layers: list[_Layer] = []
-        self._bare: list[tuple[nn.Module, str]] = []
+        self._model = model
+        self._layers: list[Layer] = []
+        self._written_out: list[tuple[nn.Module, Callable[..., Any]]] = []
+        self._owners: dict[str, tuple[str, nn.Module]] = {}
+        # A parameter that two modules share is one parameter: terms add up under its first name.
+        self._names = {id(p): name for name, p in model.named_parameters()}
+        self._trainable = [p for p in model.parameters() if p.requires_grad]
+        self._tracing = self._strangers_are_free = False
         for name, module in model.named_modules():
+            forward = forward_for(module)
+            if forward is not None and "forward" not in vars(module) and any(p.requires_grad for p in module.parameters()):
+                self._written_out.append((module, forward))
+                self._tracing = True
             own = {key: p for key, p in module.named_parameters(recurse=False) if p.requires_grad}
             if not own:
                 continue
+            self._owners |= {self._names[id(p)]: (name, module) for p in own.values() if self._names[id(p)] not in self._owners}
             rule = rule_for(module)
-            if rule is not None:
-                if not hasattr(module, "record_gradients") and own.keys() - {"weight", "bias"}:
-                    raise UnknownLayer(f"{name} ({type(module).__name__} with parameters {', '.join(own)})")
-                watched = module.get_submodule(getattr(module, "tap", "")) if hasattr(module, "record_gradients") else module
-                self._layers.append(_Layer(name, module, watched, rule))
-            elif all(p.dim() > 1 and p.shape[0] == 1 for p in own.values()):
-                self._bare += [(module, key) for key in own]
+            speaks = hasattr(module, "record_gradients")
+            if rule is None or (not speaks and own.keys() - {"weight", "bias"}):
+                self._tracing = True
             else:
-                raise UnknownLayer(f"{name or 'the model itself'} ({type(module).__name__})")
-        # A parameter that two modules share is one parameter: terms add up under its first name.
-        self._names = {id(p): name for name, p in model.named_parameters()}
-        if any(id(module._parameters[key]) in self._shared(model) for module, key in self._bare):
-            raise UnknownLayer("a parameter outside any layer that is shared between modules")
+                watched = module.get_submodule(getattr(module, "tap", "")) if speaks else module
+                names = tuple(self._names[id(p)] for p in own.values())
+                self._layers.append(Layer(name, module, watched, rule, names))
+        # Layers that have the records in their second dimension.
+        self._crosswise: set[str] = set()
+        # Parameters whose module is differentiated by itself, by the name of that module.
+        self._by_module: dict[str, set[str]] = {}
+        self.slow: dict[str, float] = {}
         # Whether every output must be asked for by name, because some lie on no path to the lowest layers.
         self._ask_for_all = False
 
-    @staticmethod
-    def _shared(model: nn.Module) -> set[int]:
-        seen: set[int] = set()
-        twice: set[int] = set()
-        for module in model.modules():
-            for p in module.parameters(recurse=False):
-                (twice if id(p) in seen else seen).add(id(p))
-        return twice
-
     @property
-    def copies_parameters(self) -> bool:
-        """Whether some parameters are given to each record as a copy, which not every model can bear."""
-        return bool(self._bare)
+    def traces(self) -> bool:
+        """Whether torch functions are watched too, not only layers."""
+        return self._tracing
 
-    def terms(self, losses: Callable[[], Tensor], records: int, grouping: Grouping | None = None) -> dict[str, Term]:
-        """Per-record (per-unit, with a grouping) gradient terms by parameter name. `losses()` returns one loss per record."""
+    def retreat(self, trouble: UnknownLayer) -> bool:
+        """Go about those parameters in a way that assumes less; False if there is none left."""
+        if not self._tracing:
+            self._tracing = True
+            return True
+        if not self._strangers_are_free:
+            self._strangers_are_free = True
+            return True
+        turned = {layer.name for layer in self._layers if trouble.parameters & set(layer.names)} - self._crosswise
+        if turned:
+            self._crosswise |= turned
+            return True
+        fresh = False
+        for name in trouble.parameters:
+            known = self._by_module.setdefault(self._owners[name][0], set())
+            fresh |= name not in known
+            known.add(name)
+        self._layers = [layer for layer in self._layers if layer.name not in self._by_module]
+        return fresh
+
+    def terms(self, losses: Callable[[], Tensor], batch: Batch, grouping: Grouping | None = None) -> dict[str, Term]:
+        """Per-record (per-unit, with a grouping) gradient terms by parameter name. `losses()` returns one loss per record of the batch."""
+        records = count_records(batch)
         terms: dict[str, Term] = {}
+        derived = Derived(list(self._trainable))
+        self.slow = dict.fromkeys(self.slow, 0.0)
 
-        def arrive(call: _Call, gradient: Tensor) -> None:
-            self._add(terms, self._rule_terms(call, gradient, records), grouping)
+        def add(source: Tensor, term: Term) -> None:
+            name = self._names.get(id(source))
+            with exact_products(source.device):
+                whole = term if grouping is None else term.by_unit(grouping)
+                if name is None:
+                    derived.add(source, whole)
+                else:
+                    terms[name] = (terms[name].joined(whole) if name in terms else whole).settled()
 
-        with self._copies_of_bare_parameters(records) as copies:
-            with self._watching(arrive) as calls:
+        calls: list[Call] = []
+        visits: list[Visit] = []
+        edges: list[GradientEdge] = []
+        uses = self._uses(calls, add, batch, records) if self._tracing else None
+        try:
+            with ExitStack() as stack:
+                stack.enter_context(watching(self._layers, calls, partial(self._arrive, add, records), uses))
+                stack.enter_context(rewritten(self._written_out))
+                if uses is not None:
+                    stack.enter_context(visiting(self._visited(), visits, edges, uses))
+                    stack.enter_context(uses)
                 loss = losses()
             lowest = [call.output for call in calls if call.lowest]
             wanted: list[Any] = [call.output for call in calls] if self._ask_for_all or not lowest else lowest
-            try:
-                gradients = torch.autograd.grad(loss.sum(), [*copies.values(), *wanted], allow_unused=True)
-            finally:
-                for call in calls:
-                    call.forget()
-        for name, gradient in zip(copies, gradients, strict=False):
-            if gradient is not None:
-                self._add(terms, {name: Direct(gradient.unsqueeze(1))}, grouping)
+            copies = [] if uses is None else uses.copies
+            gradients = torch.autograd.grad(loss.sum(), [*(copy.rows for copy in copies), *edges, *wanted], allow_unused=True)
+        except UnknownUse as use:
+            raise self._unknown(str(use), use.tensors) from None
+        finally:
+            for call in calls:
+                call.forget()
+        if uses is not None:
+            self._add_copies(uses, gradients, add, records)
+        for visit in visits:
+            self._add_visit(visit, add, records)
+        for parameter, term in derived.terms():
+            name = self._names[id(parameter)]
+            with exact_products(parameter.device):
+                terms[name] = (terms[name].joined(term) if name in terms else term).settled()
         if not self._ask_for_all and not all(call.reached for call in calls):
             self._ask_for_all = True
-            return self.terms(losses, records, grouping)
+            return self.terms(losses, batch, grouping)
         return terms
 
-    def _rule_terms(self, call: _Call, gradient: Tensor, records: int) -> dict[str, Term]:
-        layer, inputs = call.layer, call.inputs
-        assert inputs is not None
-        call.inputs, call.reached = None, True
-        if inputs._version != call.version:
-            raise HalfmaskError(f"the input of layer '{layer.name}' was changed in place after it was used: write to a new tensor instead")
-        if len(inputs) % records:
-            raise UnknownLayer(f"{layer.name} (its leading dimension {len(inputs)} is no multiple of {records} records)")
-        own = dict(layer.module.named_parameters(recurse=False))
-        precision = next(iter(own.values())).dtype
-        inputs = inputs.to(precision) if inputs.is_floating_point() else inputs
-        with exact_products(gradient.device):
-            terms = layer.rule(layer.module, inputs, gradient.to(precision), records)
-        return {self._names[id(own[key])]: term for key, term in terms.items() if own[key].requires_grad}
+    def _uses(self, calls: list[Call], add: Callable[[Tensor, Term], None], batch: Batch, records: int) -> Uses:
+        met = partial(self._met, calls, add, records)
+        return Uses(self._model, self._trainable, batch, records, met, self._strangers_are_free)
 
-    @staticmethod
-    def _add(terms: dict[str, Term], new: dict[str, Term], grouping: Grouping | None) -> None:
-        with exact_products(_device(new)):
-            for name, term in new.items():
-                whole = term if grouping is None else term.by_unit(grouping)
-                terms[name] = (terms[name].joined(whole) if name in terms else whole).settled()
+    def _add_copies(self, uses: Uses, gradients: tuple[Any, ...], add: Callable[[Tensor, Term], None], records: int) -> None:
+        for copy, gradient in zip(uses.copies, gradients, strict=False):
+            if gradient is None:
+                continue
+            lookup = uses.lookups.get(id(copy.source))
+            with exact_products(gradient.device):
+                if lookup is None:
+                    source, term = copy.source, cast(Term, Direct(copy.of_records(gradient, records)))
+                else:
+                    each = gradient if copy.own else copy.of_records(gradient, records)
+                    source, term = lookup.table, lookup_term(lookup, each, records, copy.own)
+            add(source, term)
+
+    def _add_visit(self, visit: Visit, add: Callable[[Tensor, Term], None], records: int) -> None:
+        args, kwargs = visit.inputs
+        try:
+            with self._timed(f"{visit.name or 'the model itself'} ({type(visit.module).__name__})"):
+                found = module_terms(visit.module, args, kwargs, lambda t: id(t) in visit.bound, visit.parameters, visit.gradients, records)
+        except Unsplittable as reason:
+            raise self._unknown(f"{visit.name} ({reason})", visit.parameters) from None
+        for parameter, term in found:
+            add(parameter, term)
+
+    def _unknown(self, reason: str, tensors: Iterable[Tensor]) -> UnknownLayer:
+        names = {self._names[root] for tensor in tensors for root in roots(tensor) if root in self._names}
+        return UnknownLayer(f"{', '.join(sorted(names))}: {reason}", names)
 
     @contextmanager
-    def _watching(self, arrive: Callable[[_Call, Tensor], None]) -> Iterator[list[_Call]]:
-        """Watch the uses of all layers."""
-        calls: list[_Call] = []
-        fed: dict[int, bool] = {}
+    def _timed(self, what: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.slow[what] = self.slow.get(what, 0.0) + time.perf_counter() - start
 
-        def before(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
-            fed[id(module)] = any(isinstance(x, Tensor) and x.requires_grad for x in (*inputs, *named.values()))
+    def _met(
+        self,
+        calls: list[Call],
+        add: Callable[[Tensor, Term], None],
+        records: int,
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        bound: list[Tensor],
+        watched: list[Tensor],
+        output: Any,
+    ) -> None:
+        """A function was given both records and parameters."""
+        if not any(tensor.requires_grad for tensor in leaves_of(output)):
+            return
+        if not isinstance(output, Tensor):
+            raise UnknownUse(f"{func.__name__} returns more than one tensor", watched)
+        rule = function_rule_for(func, args, kwargs, watched)
+        by_id = {id(t): t for t in watched}
+        precision = watched[0].dtype
+        saved = change_leaves(lambda x: x.detach() if isinstance(x, Tensor) and id(x) not in by_id else x, (args, kwargs))
+        versions = [tensor._version for tensor in leaves_of(saved)]
 
-        def watch(layer: _Layer) -> Callable[..., None]:
-            def after(_module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
-                value = next(iter((*inputs, *named.values())))
-                if not isinstance(output, Tensor) or not isinstance(value, Tensor):
-                    raise UnknownLayer(f"{layer.name} (it does not map one tensor to one tensor)")
-                if not output.requires_grad:
+        def work(gradient: Tensor) -> None:
+            if versions != [tensor._version for tensor in leaves_of(saved)]:
+                raise HalfmaskError(f"an input of {func.__name__} was changed in place after it was used: write to a new tensor instead")
+            if rule is not None and not len(gradient) % records:
+                try:
+                    with exact_products(gradient.device):
+                        args, kwargs = change_leaves(partial(_as_precise, precision), saved)
+                        found = rule(args, kwargs, gradient.to(precision), records)
+                except NotImplementedError:  # the rule does not go as far as these arguments
+                    pass
+                else:
+                    for source, term in found:
+                        add(by_id[source], term)
                     return
-                call = _Call(layer, value.detach(), value._version, get_gradient_edge(output), not fed[id(layer.module)])
-                calls.append(call)
-                call.hook = output.register_hook(lambda gradient: None if call.reached else arrive(call, gradient))
+            names = sorted({self._names[root] for t in watched for root in roots(t) if root in self._names})
+            try:
+                with self._timed(f"{func.__name__} of {', '.join(names)}"):
+                    slow = function_terms(func, saved[0], saved[1], watched, gradient, records)
+            except Unsplittable as reason:
+                raise self._unknown(f"{func.__name__} ({reason})", watched) from None
+            for tensor, term in slow:
+                add(tensor, term)
 
-            return after
+        call = Call(work, get_gradient_edge(output), not any(tensor.requires_grad for tensor in bound))
+        calls.append(call)
+        call.hook = output.register_hook(call.arrive)
 
-        handles = [layer.module.register_forward_pre_hook(before, with_kwargs=True) for layer in self._layers]
-        handles += [layer.watched.register_forward_hook(watch(layer), with_kwargs=True) for layer in self._layers]
-        try:
-            yield calls
-        finally:
-            for handle in handles:
-                handle.remove()
+    def _visited(self) -> list[tuple[str, nn.Module, list[nn.Parameter]]]:
+        return [
+            (name, self._model.get_submodule(name), [p for p in self._trainable if self._names[id(p)] in own])
+            for name, own in self._by_module.items()
+        ]
 
-    @contextmanager
-    def _copies_of_bare_parameters(self, records: int) -> Iterator[dict[str, Tensor]]:
-        """Give each record its own copy of a parameter such as a class token, so that the copy's gradient is the record's."""
-        copies: dict[str, Tensor] = {}
-        originals: list[tuple[nn.Module, str, Any]] = []
-        for module, key in self._bare:
-            parameter = module._parameters[key]
-            assert parameter is not None
-            copy = parameter.detach().expand(records, *parameter.shape[1:]).requires_grad_()
-            copies[self._names[id(parameter)]] = copy
-            originals.append((module, key, parameter))
-            module._parameters[key] = copy  # type: ignore[assignment]
-        try:
-            yield copies
-        finally:
-            for module, key, parameter in originals:
-                module._parameters[key] = parameter
+    def _arrive(self, add: Callable[[Tensor, Term], None], records: int, layer: Layer, inputs: Tensor, gradient: Tensor) -> None:
+        if layer.name in self._crosswise and inputs.dim() > 2 and gradient.dim() > 2:
+            inputs, gradient = inputs.transpose(0, 1), gradient.transpose(0, 1)
+        own = dict(layer.module.named_parameters(recurse=False))
+        if len(inputs) % records:
+            raise UnknownLayer(f"{layer.name} (its leading dimension {len(inputs)} is no multiple of {records} records)", layer.names)
+        precision = next(iter(own.values())).dtype
+        with exact_products(gradient.device):
+            terms = layer.rule(layer.module, _as_precise(precision, inputs), gradient.to(precision), records)
+        for key, term in terms.items():
+            if own[key].requires_grad:
+                add(own[key], term)
+
+
+def _as_precise(precision: torch.dtype, value: Any) -> Any:
+    return value.to(precision) if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 @contextmanager
@@ -215,8 +275,3 @@ def _no_tensor_float() -> Iterator[None]:
         yield
     finally:
         matmul.allow_tf32, convolution.allow_tf32 = before
-
-
-def _device(terms: dict[str, Term]) -> torch.device:
-    tensors = (value for term in terms.values() for value in vars(term).values() if isinstance(value, Tensor))
-    return next((tensor.device for tensor in tensors), torch.device("cpu"))

@@ -114,7 +114,7 @@ class Direct(Term):
         return self
 
     def _sum_squares(self) -> Tensor:
-        flat = self.gradients.flatten(1)
+        flat = as_rows(self.gradients)
         whole = flat.shape[1] // _BLOCK * _BLOCK
         # Short stretches in the working precision, their sum in double: as exact, and no copy of all gradients.
         squares = torch.linalg.vector_norm(flat[:, whole:], dim=1).double().square()
@@ -123,10 +123,15 @@ class Direct(Term):
         return squares
 
     def weighted_sum(self, factors: Tensor, keep: Tensor | None = None) -> Tensor:  # noqa: D102
-        flat, wide = self.gradients.flatten(1), factors.double()
-        columns = flat.split(max(_BLOCK, _WIDE_AT_ONCE // max(1, len(flat))), 1)
-        parts = [wide @ kept(some, keep).double() for some in columns]
-        return torch.cat(parts).view(self.gradients.shape[1:])
+        flat, factors = as_rows(self.gradients), factors.double()
+        columns = max(_BLOCK, _WIDE_AT_ONCE // max(1, len(flat)))
+        total = factors.new_empty(flat.shape[1])
+        # One room for all columns in turn: fresh memory for each would cost more than the sums themselves.
+        room = factors.new_empty(len(flat) * min(columns, flat.shape[1]))
+        for some, part in zip(flat.split(columns, 1), total.split(columns), strict=True):
+            wide = room[: some.numel()].view(some.shape)
+            torch.mv(wide.copy_(kept(some, keep)).T, factors, out=part)
+        return total.view(self.gradients.shape[1:])
 
     def direct(self) -> Direct:  # noqa: D102
         return self
@@ -218,6 +223,11 @@ def with_rounding(squares: Tensor, sizes: Tensor, terms: int, precision: torch.d
     limits = torch.finfo(precision)
     allowed = (squares.sqrt() + 4 * limits.eps * terms**0.5 * sizes).square()
     return torch.where(sizes < 1e-3 * limits.max, allowed, torch.full_like(allowed, torch.inf))
+
+
+def as_rows(gradients: Tensor) -> Tensor:
+    """Each record's gradient as one row, that of a parameter without dimensions too."""
+    return gradients.flatten(1) if gradients.dim() > 1 else gradients.unsqueeze(1)
 
 
 def kept(values: Tensor, keep: Tensor | None) -> Tensor:

@@ -39,6 +39,49 @@ def test_any_convolution(data: st.DataObject) -> None:
     assert_exact(layer, torch.randn(4, inputs, *size, dtype=dtype), data.draw(st.sampled_from([None, [2, 0, 2, 1]])))
 
 
+TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_any_transposed_convolution(data: st.DataObject) -> None:
+    axes = data.draw(st.sampled_from([1, 2, 3]))
+    groups = data.draw(st.sampled_from([1, 2, 3]))
+    inputs, outputs = groups * data.draw(st.integers(1, 3)), groups * data.draw(st.integers(1, 3))
+    each = st.lists(st.integers(1, 3), min_size=axes, max_size=axes)
+    kernel, stride, dilation = data.draw(each), data.draw(each), data.draw(each)
+    padding = data.draw(st.lists(st.integers(0, 1), min_size=axes, max_size=axes))
+    more = [data.draw(st.integers(0, max(s, d) - 1)) for s, d in zip(stride, dilation, strict=True)]
+    torch.manual_seed(data.draw(st.integers(0, 99)))
+    layer = TRANSPOSED[axes](inputs, outputs, kernel, stride, padding, more, groups, data.draw(st.booleans()), dilation).double()
+    size = [data.draw(st.integers(3, 5)) for _ in range(axes)]
+    assert_exact(layer, torch.randn(4, inputs, *size, dtype=torch.float64), data.draw(st.sampled_from([None, [2, 0, 2, 1]])))
+
+
+class Standardised(nn.Conv2d):
+    """A subclass that computes something else with the weight."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        weight = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
+        return self._conv_forward(x, weight / weight.std((1, 2, 3), keepdim=True), self.bias)
+
+
+class Turned(nn.ConvTranspose1d):
+    """A subclass with the channels last."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.nn.functional.conv_transpose1d(x.transpose(1, 2), self.weight, self.bias, self.stride, self.padding)
+        return y.transpose(1, 2)
+
+
+@pytest.mark.parametrize("units", [None, [1, 0, 1, 1]])
+def test_subclasses_that_compute_something_else(units: list[int] | None) -> None:
+    torch.manual_seed(0)
+    layer = Standardised(4, 6, 3, padding="same", groups=2).double()
+    assert_exact(layer, torch.randn(4, 4, 5, 6, dtype=torch.float64), units)
+    assert_exact(Turned(3, 2, 3, 2, 1).double(), torch.randn(4, 5, 3, dtype=torch.float64), units)
+
+
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_wide_layers_on_few_pixels_wait_as_factors(axes: int) -> None:
     torch.manual_seed(axes)

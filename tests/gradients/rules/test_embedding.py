@@ -55,3 +55,37 @@ def test_a_table_tied_to_a_linear_layer() -> None:
 def test_embeddings_that_look_at_other_records_are_refused(option: dict) -> None:
     with pytest.raises(HalfmaskError, match="neither can be trained privately"):
         assert_exact(nn.Embedding(5, 2, **option), torch.randint(0, 5, (3, 4)))
+
+
+@pytest.mark.parametrize("units", [None, [1, 1, 0, 1]])
+@pytest.mark.parametrize("padded", [None, 0, -1])
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_bags_of_words(mode: str, padded: int | None, units: list[int] | None) -> None:
+    torch.manual_seed(0)
+    layer = nn.EmbeddingBag(7, 3, mode=mode, padding_idx=padded, dtype=torch.float64)
+    assert_exact(layer, torch.randint(0, 7, (4, 5)), units)
+
+
+class Offsets(nn.Module):
+    """Bags of several lengths, one after another."""
+
+    def __init__(self, mode: str) -> None:
+        super().__init__()
+        self.bag = nn.EmbeddingBag(7, 3, mode=mode, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        lengths = x[:, 0] % 3 + 1
+        keep = torch.arange(x.shape[1]) < lengths[:, None]
+        return self.bag(x[keep], lengths.cumsum(0) - lengths)
+
+
+@pytest.mark.parametrize("mode", ["sum", "max"])
+def test_bags_of_several_lengths_are_exact_by_themselves(mode: str) -> None:
+    torch.manual_seed(0)
+    with pytest.warns(UserWarning, match="embedding_bag of layer.bag.weight: it is differentiated by itself"):
+        assert_exact(Offsets(mode), torch.randint(0, 7, (4, 5)), may_be_slow=True)
+
+
+def test_bags_that_look_at_other_records_are_refused() -> None:
+    with pytest.raises(HalfmaskError, match="neither can be trained privately"):
+        assert_exact(nn.EmbeddingBag(5, 2, max_norm=1.0), torch.randint(0, 5, (3, 4)))

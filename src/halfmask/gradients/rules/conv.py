@@ -1,12 +1,15 @@
-"""Convolutions in one, two or three dimensions, with any groups, stride, dilation and padding.
+"""Convolutions in one, two or three dimensions, with any groups, stride, dilation and padding, and transposed ones.
 
 A 1×1 convolution is a linear map over pixels. Any other with few output pixels is a linear map over unfolded patches. With many pixels the
 weights are fewer: the gradient of each record is formed, as the weight gradient of one convolution in which every record is a group of its
 own.
+
+A transposed convolution is a convolution from its output to its input, so that the two change places.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -14,10 +17,29 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from halfmask.gradients.rules import rule
+from halfmask.gradients.rules import function_rule, rule
 from halfmask.gradients.terms import Direct, Grouping, Outer, Term, factors_win, ghost_norms, kept, outer_sum
 
-Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
+
+@dataclass(frozen=True)
+class Kernel:
+    """What of a convolution matters here, whether a layer has it or a function was given it."""
+
+    weight: Tensor
+    stride: tuple[int, ...]
+    padding: tuple[int, ...] | str
+    dilation: tuple[int, ...]
+    groups: int
+    padding_mode: str = "zeros"
+
+    @property
+    def kernel_size(self) -> tuple[int, ...]:
+        """As a layer calls it."""
+        return tuple(self.weight.shape[2:])
+
+
+Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d | Kernel
+Numbers = int | Sequence[int]
 
 
 @rule(nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -28,8 +50,80 @@ def convolution(module: nn.Module, inputs: Tensor, output_gradient: Tensor, reco
     if module.weight.requires_grad:
         terms["weight"] = _weight(module, inputs, output_gradient, records)
     if module.bias is not None and module.bias.requires_grad:
-        terms["bias"] = Direct(output_gradient.flatten(2).sum(2).view(records, -1, module.out_channels).sum(1))
+        terms["bias"] = _over_pixels(output_gradient, records)
     return terms
+
+
+@rule(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+def transposed_convolution(module: nn.Module, inputs: Tensor, output_gradient: Tensor, records: int) -> dict[str, Term]:
+    """The weight's gradient is that of the convolution from output to input."""
+    assert isinstance(module, (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d))
+    stride, padding, dilation = tuple(module.stride), tuple(int(p) for p in module.padding), tuple(module.dilation)
+    terms: dict[str, Term] = {}
+    if module.weight.requires_grad:
+        kernel = Kernel(module.weight, stride, (0,) * len(stride), dilation, module.groups)
+        terms["weight"] = _transposed_weight(kernel, padding, inputs, output_gradient, records)
+    if module.bias is not None and module.bias.requires_grad:
+        terms["bias"] = _over_pixels(output_gradient, records)
+    return terms
+
+
+@function_rule("conv1d", "conv2d", "conv3d")
+def convolution_function(
+    gradient: Tensor,
+    records: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Numbers = 1,
+    padding: Numbers | str = 0,
+    dilation: Numbers = 1,
+    groups: int = 1,
+) -> dict[str, Term]:
+    """As for a layer."""
+    axes = weight.dim() - 2
+    around = padding if isinstance(padding, str) else _each(padding, axes)
+    kernel = Kernel(weight, _each(stride, axes), around, _each(dilation, axes), groups)
+    return {"weight": _weight(kernel, input, gradient, records), "bias": _over_pixels(gradient, records)}
+
+
+@function_rule("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def transposed_convolution_function(
+    gradient: Tensor,
+    records: int,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Numbers = 1,
+    padding: Numbers = 0,
+    output_padding: Numbers = 0,
+    groups: int = 1,
+    dilation: Numbers = 1,
+) -> dict[str, Term]:
+    """As for a layer."""
+    axes = weight.dim() - 2
+    kernel = Kernel(weight, _each(stride, axes), (0,) * axes, _each(dilation, axes), groups)
+    term = _transposed_weight(kernel, _each(padding, axes), input, gradient, records)
+    return {"weight": term, "bias": _over_pixels(gradient, records)}
+
+
+def _each(value: Numbers, axes: int) -> tuple[int, ...]:
+    values = (value,) if isinstance(value, int) else tuple(value)
+    return values * axes if len(values) == 1 else values
+
+
+def _over_pixels(gradient: Tensor, records: int) -> Direct:
+    return Direct(gradient.flatten(2).sum(2).view(records, -1, gradient.shape[1]).sum(1))
+
+
+def _transposed_weight(kernel: Kernel, padding: tuple[int, ...], inputs: Tensor, gradient: Tensor, records: int) -> Term:
+    padded = F.pad(gradient, [size for p in reversed(padding) for size in (p, p)])
+    # What output_padding adds beyond the last window is no window's.
+    for axis, (size, kept_size, stride, dilation) in enumerate(
+        zip(inputs.shape[2:], kernel.kernel_size, kernel.stride, kernel.dilation, strict=True)
+    ):
+        padded = padded.narrow(axis + 2, 0, (size - 1) * stride + dilation * (kept_size - 1) + 1)
+    return _weight(kernel, padded, inputs, records)
 
 
 def _weight(module: Convolution, inputs: Tensor, gradient: Tensor, records: int) -> Term:

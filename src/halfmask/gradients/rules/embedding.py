@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError
-from halfmask.gradients.rules import rule
+from halfmask.gradients.rules import function_rule, rule
 from halfmask.gradients.terms import Direct, Grouping, Term, kept, with_rounding
 
 
@@ -16,16 +16,74 @@ from halfmask.gradients.terms import Direct, Grouping, Term, kept, with_rounding
 def embedding(module: nn.Module, inputs: Tensor, output_gradient: Tensor, records: int) -> dict[str, Term]:
     """Rows looked up, and the gradient of each."""
     assert isinstance(module, nn.Embedding)
-    if module.max_norm is not None or module.scale_grad_by_freq:
+    return embedding_function(
+        output_gradient,
+        records,
+        inputs,
+        module.weight,
+        module.padding_idx,
+        module.max_norm,
+        scale_grad_by_freq=module.scale_grad_by_freq,
+    )
+
+
+@function_rule("embedding", weights=("weight",))
+def embedding_function(
+    gradient: Tensor,
+    records: int,
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> dict[str, Term]:
+    """As for a layer."""
+    refuse_looking_at_others(max_norm, scale_grad_by_freq)
+    indices = input.reshape(records, -1)
+    gradient = gradient.reshape(records, -1, weight.shape[1])
+    if padding_idx is not None:
+        gradient = gradient.masked_fill((indices == padding_idx % len(weight))[..., None], 0)
+    return {"weight": Rows(indices, gradient, weight.shape)}
+
+
+@function_rule("embedding_bag", weights=("weight",))
+def embedding_bag_function(
+    gradient: Tensor,
+    records: int,
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> dict[str, Term]:
+    """Bags of equal length: each row of a bag has the bag's gradient, or its share of it."""
+    refuse_looking_at_others(max_norm, scale_grad_by_freq)
+    if input.dim() != 2 or mode not in ("sum", "mean"):
+        raise NotImplementedError
+    each = torch.ones(input.shape, dtype=gradient.dtype, device=gradient.device) if per_sample_weights is None else per_sample_weights
+    if padding_idx is not None:
+        each = each.masked_fill(input == padding_idx % len(weight), 0)
+    if mode == "mean":
+        each = each / each.sum(1, keepdim=True).clamp(min=1)
+    rows = gradient[:, None, :] * each[:, :, None]
+    return {"weight": Rows(input.reshape(records, -1), rows.reshape(records, -1, weight.shape[1]), weight.shape)}
+
+
+def refuse_looking_at_others(max_norm: float | None, scale_grad_by_freq: bool) -> None:
+    """Refuse the options of a lookup that make one record's gradient depend on others."""
+    if max_norm is not None or scale_grad_by_freq:
         raise HalfmaskError(
             "an embedding with max_norm rewrites its weights from the records it sees, and one with scale_grad_by_freq weighs a record by "
             "how often others look up the same row: neither can be trained privately. Use a plain nn.Embedding"
         )
-    indices = inputs.reshape(records, -1)
-    gradient = output_gradient.reshape(records, -1, module.embedding_dim)
-    if module.padding_idx is not None:
-        gradient = gradient.masked_fill((indices == module.padding_idx)[..., None], 0)
-    return {"weight": Rows(indices, gradient, module.weight.shape)}
 
 
 @dataclass

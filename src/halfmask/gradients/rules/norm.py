@@ -1,11 +1,14 @@
-"""Normalisations within one record: scale and shift of what was normalised."""
+"""Normalisations within one record, or by statistics that are fixed: scale and shift of what was normalised."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from halfmask.gradients.rules import rule
+from halfmask.gradients.rules import function_rule, rule
 from halfmask.gradients.terms import Direct, Term
 
 
@@ -16,24 +19,167 @@ def layer_norm(module: nn.Module, inputs: Tensor, output_gradient: Tensor, recor
     shape = module.normalized_shape
     terms: dict[str, Term] = {}
     if module.weight is not None and module.weight.requires_grad:
-        product = F.layer_norm(inputs, shape, None, None, module.eps).mul_(output_gradient)
-        terms["weight"] = Direct(product.reshape(records, -1, *shape).sum(1))
+        terms["weight"] = _last(F.layer_norm(inputs, shape, None, None, module.eps).mul_(output_gradient), shape, records)
     if module.bias is not None and module.bias.requires_grad:
-        terms["bias"] = Direct(output_gradient.reshape(records, -1, *shape).sum(1))
+        terms["bias"] = _last(output_gradient, shape, records)
     return terms
+
+
+@rule(nn.RMSNorm)
+def rms_norm(module: nn.Module, inputs: Tensor, output_gradient: Tensor, records: int) -> dict[str, Term]:
+    """By the root of the mean square over the last dimensions."""
+    assert isinstance(module, nn.RMSNorm)
+    return rms_norm_function(output_gradient, records, inputs, module.normalized_shape, module.weight, module.eps)
 
 
 @rule(nn.GroupNorm)
 def group_norm(module: nn.Module, inputs: Tensor, output_gradient: Tensor, records: int) -> dict[str, Term]:
     """Over groups of channels of each record."""
     assert isinstance(module, nn.GroupNorm)
-
-    def per_channel(x: Tensor) -> Direct:
-        return Direct(x.reshape(*x.shape[:2], -1).sum(2).view(records, -1, module.num_channels).sum(1))
-
     terms: dict[str, Term] = {}
     if module.weight is not None and module.weight.requires_grad:
-        terms["weight"] = per_channel(F.group_norm(inputs, module.num_groups, None, None, module.eps).mul_(output_gradient))
+        normalised = F.group_norm(inputs, module.num_groups, None, None, module.eps)
+        terms["weight"] = _channels(normalised.mul_(output_gradient), records)
     if module.bias is not None and module.bias.requires_grad:
-        terms["bias"] = per_channel(output_gradient)
+        terms["bias"] = _channels(output_gradient, records)
     return terms
+
+
+@rule(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
+def instance_norm(module: nn.Module, inputs: Tensor, output_gradient: Tensor, records: int) -> dict[str, Term]:
+    """Over the pixels of each channel (or by fixed statistics, if it was made to keep some)."""
+    assert isinstance(module, nn.modules.instancenorm._InstanceNorm)
+    by_own = module.training or not module.track_running_stats
+    return instance_norm_function(
+        output_gradient, records, inputs, module.running_mean, module.running_var, module.weight, module.bias, by_own, 0.0, module.eps
+    )
+
+
+@rule(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+def frozen_batch_norm(module: nn.Module, inputs: Tensor, output_gradient: Tensor, records: int) -> dict[str, Term]:
+    """By fixed statistics alone: one that learns them is refused before it gets here."""
+    assert isinstance(module, nn.modules.batchnorm._BatchNorm)
+    return batch_norm_function(
+        output_gradient,
+        records,
+        inputs,
+        module.running_mean,
+        module.running_var,
+        module.weight,
+        module.bias,
+        module.training,
+        0.0,
+        module.eps,
+    )
+
+
+@rule(nn.PReLU)
+def prelu(module: nn.Module, inputs: Tensor, output_gradient: Tensor, records: int) -> dict[str, Term]:
+    """The slope below zero, one for all channels or one for each."""
+    assert isinstance(module, nn.PReLU)
+    return prelu_function(output_gradient, records, inputs, module.weight)
+
+
+@function_rule("layer_norm")
+def layer_norm_function(
+    gradient: Tensor,
+    records: int,
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> dict[str, Term]:
+    """As for a layer."""
+    shape = tuple(normalized_shape)
+    return {
+        "weight": _last(F.layer_norm(input, shape, None, None, eps).mul_(gradient), shape, records),
+        "bias": _last(gradient, shape, records),
+    }
+
+
+@function_rule("rms_norm", weights=("weight",))
+def rms_norm_function(
+    gradient: Tensor,
+    records: int,
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> dict[str, Term]:
+    """As for a layer."""
+    shape = tuple(normalized_shape)
+    return {"weight": _last(F.rms_norm(input, shape, None, eps) * gradient, shape, records)}
+
+
+@function_rule("group_norm")
+def group_norm_function(
+    gradient: Tensor,
+    records: int,
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> dict[str, Term]:
+    """As for a layer."""
+    normalised = F.group_norm(input, num_groups, None, None, eps)
+    return {"weight": _channels(normalised.mul_(gradient), records), "bias": _channels(gradient, records)}
+
+
+@function_rule("instance_norm")
+def instance_norm_function(
+    gradient: Tensor,
+    records: int,
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> dict[str, Term]:
+    """As for a layer."""
+    means, variances = (None, None) if use_input_stats else (running_mean, running_var)
+    normalised = F.instance_norm(input, means, variances, None, None, use_input_stats, 0.0, eps)
+    return {"weight": _channels(normalised * gradient, records), "bias": _channels(gradient, records)}
+
+
+@function_rule("batch_norm")
+def batch_norm_function(
+    gradient: Tensor,
+    records: int,
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> dict[str, Term]:
+    """As for a layer whose statistics are fixed."""
+    if training or running_mean is None or running_var is None:
+        raise NotImplementedError
+    normalised = F.batch_norm(input, running_mean, running_var, None, None, False, 0.0, eps)
+    return {"weight": _channels(normalised * gradient, records), "bias": _channels(gradient, records)}
+
+
+@function_rule("prelu", weights=("weight",))
+def prelu_function(gradient: Tensor, records: int, input: Tensor, weight: Tensor) -> dict[str, Term]:
+    """As for a layer."""
+    below = torch.where(input < 0, input * gradient, torch.zeros((), dtype=gradient.dtype, device=gradient.device))
+    if weight.numel() == 1:
+        return {"weight": Direct(below.reshape(records, -1).sum(1).view(records, *weight.shape))}
+    return {"weight": _channels(below, records)}
+
+
+def _last(x: Tensor, shape: tuple[int, ...], records: int) -> Direct:
+    """Added up over all but the last dimensions."""
+    return Direct(x.reshape(records, -1, *shape).sum(1))
+
+
+def _channels(x: Tensor, records: int) -> Direct:
+    """Added up over all but the second dimension."""
+    return Direct(x.reshape(*x.shape[:2], -1).sum(2).view(records, -1, x.shape[1]).sum(1))
