@@ -10,6 +10,7 @@ people, the ledger and the certificate, which Opacus does not do.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import tempfile
 import time
@@ -160,7 +161,7 @@ class Trained:
         start = time.perf_counter()
         halfmask.train(network(), loss, progress=Clock(), optimiser={"name": "sgd", "learning_rate": 0.01}, **settings)
         whole = time.perf_counter() - start
-        return min(later - earlier for earlier, later in zip(times[:-2], times[1:-1], strict=True)), whole
+        return min(later - earlier for earlier, later in itertools.pairwise(times[:-1])), whole
 
 
 def main() -> None:
