@@ -11,9 +11,9 @@ demo: $(STAMP)
 		--methods non-private,public-only,dpsgd,projected,feature,feature-projective
 	@echo "Open demo/index.html"
 
+# Tests that measure time run alone, after the others; 5 is what pytest says where there are none.
 test: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m "not alone"
-	# 5 is what pytest says where no test has the mark.
 	$(BIN)/python -m pytest -m alone || [ $$? -eq 5 ]
 
 lint: $(STAMP)

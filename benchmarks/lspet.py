@@ -14,12 +14,13 @@ from pathlib import Path
 
 import torch
 
-from halfmask.data.datasets import load_datasets
-from halfmask.tasks.pose import evaluate
+from halfmask.data.datasets import load_test
+from halfmask.data.pose_records import PoseRecords
+from halfmask.models.pose import build_model
+from halfmask.tasks.pose import PoseTask, evaluate
 from halfmask.training.config import build_config, load_recipe
 from halfmask.training.running import run_training
 from halfmask.training.runs import read_json
-from halfmask.training.setup import build_model
 from halfmask.training.strategy import with_lower_features
 
 # What all rows but ours leave out.
@@ -143,10 +144,12 @@ def one_look(folder: Path) -> dict[str, float]:
     known = read_json(folder / "one_look.json")
     if known is None:
         config = build_config(load_recipe("pose/lspet"), {}, [f"model.weights={folder / 'model.safetensors'}"])
-        test = load_datasets(config.data, config.model.input_size).test
-        assert test is not None
+        test = load_test(config.data, config.model.input_size)
         model = build_model(config.model, joints=test.joints.shape[1]).eval()
-        known, _ = evaluate(model, with_lower_features(test, model, mirrored=True), flip_test=False)
+        task = PoseTask(config)
+        seen = with_lower_features(test, task, task.lower(model), mirrored=True)
+        assert isinstance(seen, PoseRecords)
+        known, _ = evaluate(model, seen, flip_test=False)
         (folder / "one_look.json").write_text(json.dumps(known))
     return known
 

@@ -67,10 +67,10 @@ def _measured(name: str, setup: Setup, folder: Path, rounds: int) -> float:
     setup = replace(setup, steps=STEPS_A_ROUND * (rounds + 1))
     trainer = Trainer(setup, RunFolder.create(folder / f"run {name}", setup.config), Progress())
     start = time.perf_counter()
-    trainer._begin()
+    trainer.payments.begin(trainer.noised)
     begun = time.perf_counter() - start
-    trainer._refresh()
-    pay, inside = trainer.account.pay, list[float]()
+    trainer.refresh()
+    pay, inside = setup.account.pay, list[float]()
 
     def timed(spend: Spend) -> None:
         start = time.perf_counter()
@@ -78,13 +78,13 @@ def _measured(name: str, setup: Setup, folder: Path, rounds: int) -> float:
         inside.append(time.perf_counter() - start)
 
     def steps(payment: Callable[[Spend], None]) -> None:
-        trainer.account.pay = payment  # type: ignore[method-assign]
-        paid = trainer.paid
+        setup.account.pay = payment  # type: ignore[method-assign, assignment]
+        paid = trainer.standing.paid
         for _ in range(STEPS_A_ROUND):
-            trainer._pay_ahead(1)
-            trainer._take_step()
+            trainer.payments.ahead(1, trainer.noised)
+            trainer.take_step()
         if payment is not timed:
-            trainer.paid = paid
+            trainer.standing.paid = paid
 
     without, paying = "without Account.pay", "paying for each step"
     found = interleaved({without: lambda: steps(lambda spend: None), paying: lambda: steps(timed)}, without, rounds)
@@ -92,7 +92,7 @@ def _measured(name: str, setup: Setup, folder: Path, rounds: int) -> float:
     inside = inside[STEPS_A_ROUND:]
     share = sum(inside) / sum(found[paying].seconds)
     ratios = found[paying].ratios
-    print(f"\n{name}: {trainer.account.ledger.verify():,} lines of its own in the end")
+    print(f"\n{name}: {setup.account.ledger.verify():,} lines of its own in the end")
     print(f"  a step without paying  {1e3 * step:8.1f} ms")
     print(f"  Account.pay            {1e3 * statistics.median(inside):8.1f} ms   (from {1e3 * min(inside):.1f} to {1e3 * max(inside):.1f})")
     print(f"  its share of a step    {share:8.2%}   ({'within' if share <= GOAL else 'OVER'} the goal of {GOAL:.0%})")

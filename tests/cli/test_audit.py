@@ -15,6 +15,7 @@ import yaml
 import halfmask.audit.mechanism as mechanism
 from halfmask.audit import inversion, views
 from halfmask.audit.one_run import Guesses
+from halfmask.models.pose import build_model
 from halfmask.privacy.noise import RandomStream
 
 pytestmark = pytest.mark.usefixtures("quick_accounting")
@@ -48,7 +49,7 @@ def test_a_run_is_attacked_by_its_path_alone(
     config = yaml.safe_load((run / "config.yaml").read_text())
     config["data"]["test"] = 20
     (run / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-    monkeypatch.setattr(membership, "train_shadow", lambda config, members, public: membership.build_model(config.model))
+    monkeypatch.setattr(membership, "train_shadow", lambda config, members, public: build_model(config.model))
     result = halfmask("audit", run, "--shadows", 0)
     assert result.code == 0, result.err
     assert "AUC (95 %)" in result.out and "Promised: ε = 0.8" in result.out
@@ -71,7 +72,7 @@ def test_findings_about_real_people_stay_out_of_the_run(
     config["data"]["name"] = str(exported)
     (run / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     before = sorted(path.name for path in run.rglob("*"))
-    monkeypatch.setattr(membership, "train_shadow", lambda config, members, public: membership.build_model(config.model))
+    monkeypatch.setattr(membership, "train_shadow", lambda config, members, public: build_model(config.model))
     monkeypatch.setattr(membership, "separation", lambda *a: {"members": 1, "strangers": 1, "auc": {"value": 0.5, "low": 0.4, "high": 0.6}})
     assert "inside the run's folder" in halfmask("audit", "model", run, "--shadows", 0, "--out", run / "audit").error
     result = halfmask("audit", "model", run, "--shadows", 0)
@@ -92,7 +93,7 @@ def test_planted_people_are_looked_for(
     (run / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     rates = np.linspace(0, 1, 40)
 
-    def scores(shadow: Any, people: Any) -> dict[str, np.ndarray]:
+    def scores(task: Any, shadow: Any, people: Any) -> dict[str, np.ndarray]:
         return {"loss": rates, "weights": rates}
 
     monkeypatch.setattr(planted, "scores", scores)

@@ -8,14 +8,14 @@ import pytest
 
 from halfmask.cli import compare as command
 from halfmask.gradients.mechanism import METHODS
-from halfmask.training import loop, sweep
+from halfmask.training import running, sweep
 
 GRID = ("--methods", "public-only,dpsgd", "--epsilons", "0.5,2", "--clips", "0.1", "--seeds", "0", "--overlays", 2)
 
 
 def test_stops_goes_on_and_leaves_everything(halfmask, recipe, tmp_path, monkeypatch) -> None:
     out = tmp_path / "table"
-    real, started = loop.run_training, []
+    real, started = running.run_training, []
 
     def stop_at_the_third(config, folder, progress=None, resume=False):
         started.append(folder.name)
@@ -23,7 +23,7 @@ def test_stops_goes_on_and_leaves_everything(halfmask, recipe, tmp_path, monkeyp
             raise KeyboardInterrupt
         return real(config, folder, progress, resume)
 
-    monkeypatch.setattr(loop, "run_training", stop_at_the_third)
+    monkeypatch.setattr(running, "run_training", stop_at_the_third)
     result = halfmask("compare", recipe, *GRID, "--out", out)
     assert result.code == 130 and "goes on where" in result.err
     result = halfmask("compare", recipe, *GRID, "--out", out)

@@ -31,7 +31,7 @@ def test_gives_what_training_gave(halfmask, own) -> None:
 def test_views_and_json(halfmask, own) -> None:
     body = json.loads(halfmask("evaluate", own, "--views", "--json").out)
     stored = json.loads((own / "metrics.json").read_text())
-    assert body["metrics"] == stored["metrics"] and body["per_joint"] == stored["per_joint"]
+    assert body["metrics"] == stored["metrics"] and body["per_joint"] == stored["per_joint"] == stored["parts"] == body["parts"]
     assert body["views"].keys() == body["metrics"].keys() and body["people"] == 6
     assert "Views" in halfmask("evaluate", own, "--views").out
 

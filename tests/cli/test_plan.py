@@ -51,7 +51,7 @@ def plan(halfmask, recipe, quick_accounting, monkeypatch):
 
     def look(*arguments: object):
         with monkeypatch.context() as patch:
-            for owner, name in ((loop.Trainer, "_take_step"), (Account, "begin"), (Account, "pay"), (Ledger, "write")):
+            for owner, name in ((loop.Trainer, "take_step"), (Account, "begin"), (Account, "pay"), (Ledger, "write")):
                 patch.setattr(owner, name, lambda *_, name=name: pytest.fail(f"a plan came to {name}"))
             return halfmask("plan", recipe, *arguments)
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from halfmask.privacy.ledger import Ledger
-from halfmask.training import loop
+from halfmask.training import loop, running
 
 FILES = {"config.yaml", "metrics.json", "log.jsonl", "certificate.json", "certificate.md", "model.safetensors", "checkpoint"}
 
@@ -36,7 +36,7 @@ def test_every_flag_has_its_field(halfmask, recipe, monkeypatch, tmp_path) -> No
         seen["config"] = config
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop, "run_training", note_config)
+    monkeypatch.setattr(running, "run_training", note_config)
     flags = "--method dpsgd --epsilon 0.3 --delta 1e-6 --clip 0.7 --strategy full --epochs 2 --batch 5 --adjacency replace-one"
     flags += " --unit image --accountant pld --seed 9 --insecure-seed 4 --data some/folder --device cpu --threads 1"
     result = halfmask("train", recipe, *flags.split(), "--set", "optimiser.learning_rate=0.25", "--set", "batch=6", "--out", tmp_path / "r")
@@ -66,7 +66,7 @@ def test_default_folder_names_recipe_and_method(halfmask, recipe, tmp_path, monk
 def test_interrupt_leaves_an_honest_folder_that_resumes(halfmask, recipe, tmp_path, monkeypatch) -> None:
     out = tmp_path / "r"
     steps = []
-    real = loop.Trainer._take_step
+    real = loop.Trainer.take_step
 
     def stop_before_the_second(trainer):
         if len(steps) == 1:
@@ -75,7 +75,7 @@ def test_interrupt_leaves_an_honest_folder_that_resumes(halfmask, recipe, tmp_pa
         steps.append("taken")
         real(trainer)
 
-    monkeypatch.setattr(loop.Trainer, "_take_step", stop_before_the_second)
+    monkeypatch.setattr(loop.Trainer, "take_step", stop_before_the_second)
     result = halfmask("train", recipe, "--method", "dpsgd", "--out", out)
     assert result.code == 130
     assert f"halfmask train --resume --out {out}" in result.err and "Traceback" not in result.err
@@ -95,7 +95,7 @@ def test_interrupt_before_the_first_step_leaves_nothing(halfmask, recipe, tmp_pa
     def stop(config, progress):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop, "prepare", stop)
+    monkeypatch.setattr(running, "prepare", stop)
     result = halfmask("train", recipe, "--out", tmp_path / "r")
     assert result.code == 130 and "nothing was spent" in result.err
     assert not (tmp_path / "r").exists()
