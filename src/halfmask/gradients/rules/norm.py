@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +10,9 @@ from torch import Tensor, nn
 
 from halfmask.gradients.rules import function_rule, rule
 from halfmask.gradients.terms import Direct, Term
+
+# Numbers to normalise at once: few enough to stay in the processor's cache until they are added up.
+_AT_ONCE = 1 << 18
 
 
 @rule(nn.LayerNorm)
@@ -19,7 +22,7 @@ def layer_norm(module: nn.Module, inputs: Tensor, output_gradient: Tensor, recor
     shape = module.normalized_shape
     terms: dict[str, Term] = {}
     if module.weight is not None and module.weight.requires_grad:
-        terms["weight"] = _last(F.layer_norm(inputs, shape, None, None, module.eps).mul_(output_gradient), shape, records)
+        terms["weight"] = _last_scaled(lambda x: F.layer_norm(x, shape, None, None, module.eps), inputs, output_gradient, shape, records)
     if module.bias is not None and module.bias.requires_grad:
         terms["bias"] = _last(output_gradient, shape, records)
     return terms
@@ -38,8 +41,8 @@ def group_norm(module: nn.Module, inputs: Tensor, output_gradient: Tensor, recor
     assert isinstance(module, nn.GroupNorm)
     terms: dict[str, Term] = {}
     if module.weight is not None and module.weight.requires_grad:
-        normalised = F.group_norm(inputs, module.num_groups, None, None, module.eps)
-        terms["weight"] = _channels(normalised.mul_(output_gradient), records)
+        groups, eps = module.num_groups, module.eps
+        terms["weight"] = _channels_scaled(lambda x: F.group_norm(x, groups, None, None, eps), inputs, output_gradient, records)
     if module.bias is not None and module.bias.requires_grad:
         terms["bias"] = _channels(output_gradient, records)
     return terms
@@ -93,7 +96,7 @@ def layer_norm_function(
     """As for a layer."""
     shape = tuple(normalized_shape)
     return {
-        "weight": _last(F.layer_norm(input, shape, None, None, eps).mul_(gradient), shape, records),
+        "weight": _last_scaled(lambda x: F.layer_norm(x, shape, None, None, eps), input, gradient, shape, records),
         "bias": _last(gradient, shape, records),
     }
 
@@ -109,7 +112,7 @@ def rms_norm_function(
 ) -> dict[str, Term]:
     """As for a layer."""
     shape = tuple(normalized_shape)
-    return {"weight": _last(F.rms_norm(input, shape, None, eps) * gradient, shape, records)}
+    return {"weight": _last_scaled(lambda x: F.rms_norm(x, shape, None, eps), input, gradient, shape, records)}
 
 
 @function_rule("group_norm")
@@ -123,8 +126,8 @@ def group_norm_function(
     eps: float = 1e-5,
 ) -> dict[str, Term]:
     """As for a layer."""
-    normalised = F.group_norm(input, num_groups, None, None, eps)
-    return {"weight": _channels(normalised.mul_(gradient), records), "bias": _channels(gradient, records)}
+    scaled = _channels_scaled(lambda x: F.group_norm(x, num_groups, None, None, eps), input, gradient, records)
+    return {"weight": scaled, "bias": _channels(gradient, records)}
 
 
 @function_rule("instance_norm")
@@ -142,8 +145,11 @@ def instance_norm_function(
 ) -> dict[str, Term]:
     """As for a layer."""
     means, variances = (None, None) if use_input_stats else (running_mean, running_var)
-    normalised = F.instance_norm(input, means, variances, None, None, use_input_stats, 0.0, eps)
-    return {"weight": _channels(normalised * gradient, records), "bias": _channels(gradient, records)}
+
+    def normalise(x: Tensor) -> Tensor:
+        return F.instance_norm(x, means, variances, None, None, use_input_stats, 0.0, eps)
+
+    return {"weight": _channels_scaled(normalise, input, gradient, records), "bias": _channels(gradient, records)}
 
 
 @function_rule("batch_norm")
@@ -162,8 +168,11 @@ def batch_norm_function(
     """As for a layer whose statistics are fixed."""
     if training or running_mean is None or running_var is None:
         raise NotImplementedError
-    normalised = F.batch_norm(input, running_mean, running_var, None, None, False, 0.0, eps)
-    return {"weight": _channels(normalised * gradient, records), "bias": _channels(gradient, records)}
+
+    def normalise(x: Tensor) -> Tensor:
+        return F.batch_norm(x, running_mean, running_var, None, None, False, 0.0, eps)
+
+    return {"weight": _channels_scaled(normalise, input, gradient, records), "bias": _channels(gradient, records)}
 
 
 @function_rule("prelu", weights=("weight",))
@@ -173,6 +182,27 @@ def prelu_function(gradient: Tensor, records: int, input: Tensor, weight: Tensor
     if weight.numel() == 1:
         return {"weight": Direct(below.reshape(records, -1).sum(1).view(records, *weight.shape))}
     return {"weight": _channels(below, records)}
+
+
+Change = Callable[[Tensor], Tensor]
+
+
+def _last_scaled(normalise: Change, inputs: Tensor, gradient: Tensor, shape: tuple[int, ...], records: int) -> Direct:
+    """What was normalised times the gradient, added up over all but the last dimensions."""
+    rows = (x.reshape(records, -1, *shape) for x in (inputs, gradient))
+    return Direct(_in_stretches(normalise, lambda x: x.sum(1), *rows))
+
+
+def _channels_scaled(normalise: Change, inputs: Tensor, gradient: Tensor, records: int) -> Direct:
+    """The same, added up over all but the second dimension."""
+    each = _in_stretches(normalise, lambda x: x.reshape(*x.shape[:2], -1).sum(2), inputs, gradient)
+    return Direct(each.view(records, -1, inputs.shape[1]).sum(1))
+
+
+def _in_stretches(normalise: Change, add_up: Change, inputs: Tensor, gradient: Tensor) -> Tensor:
+    at_once = max(1, _AT_ONCE // max(1, inputs[0].numel())) if inputs.device.type == "cpu" else len(inputs)
+    stretches = zip(inputs.split(at_once), gradient.split(at_once), strict=True)
+    return torch.cat([add_up(normalise(x).mul_(g)) for x, g in stretches])
 
 
 def _last(x: Tensor, shape: tuple[int, ...], records: int) -> Direct:
