@@ -40,7 +40,7 @@ from halfmask.privacy.accounting import epsilon
 from halfmask.privacy.fingerprints import key
 from halfmask.privacy.ledger import Ledger
 from halfmask.privacy.verification import verify_certificate
-from halfmask.training import loop, running
+from halfmask.training import running
 from halfmask.training.config import RunConfig, build_config
 from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
@@ -292,7 +292,7 @@ def _child(setup: Setup, config: RunConfig, out: Path, resume: bool, aim: Aim | 
     # Preparation is the same each time and spends nothing: done once, so that the kills fall on what matters.
     running.prepare = lambda *_: replace(setup, account=Account(setup.data.fingerprints, config.unit))
     # ε for the screen: of no interest here, and it would take most of the time.
-    loop.Trainer.spent = lambda *_: 0.0  # type: ignore[method-assign]
+    Setup.spent = lambda *_: 0.0  # type: ignore[method-assign]
     if aim is not None:
         _lay_in_wait(aim)
     running.run_training(config, out, resume=resume)

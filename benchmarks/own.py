@@ -188,9 +188,8 @@ def main() -> None:
                 maker.steps(STEPS)
                 least[maker.name] = min(least[maker.name], (time.perf_counter() - start) / STEPS)
         plain = least["plain PyTorch"]
-        print(
-            f"{arguments.threads} threads, {PEOPLE} records, expected batch {BATCH}, least of {arguments.rounds + 1} rounds of {STEPS} steps"
-        )
+        rounds = f"least of {arguments.rounds + 1} rounds of {STEPS} steps"
+        print(f"{arguments.threads} threads, {PEOPLE} records, expected batch {BATCH}, {rounds}")
         for name, seconds in (least | {"halfmask.train": trained}).items():
             print(f"{name:20} {1000 * seconds:8.1f} ms a step   {seconds / plain:5.2f} of plain")
         print(f"halfmask.train, the whole call with {4 * STEPS} steps: {whole:.1f} s")
