@@ -217,6 +217,7 @@ def unsteady() -> Callable[[int], Tensor]:
         ({"test": Visits(9, seed=4), "score": lambda model, batch: accuracy(model, batch).mean()}, "expected one value per record"),
         ({"test": Visits(9, seed=4, label=lambda i: (i, i))}, "are built as"),
         ({"view": lambda item: {"x": torch.rand(3)}}, "each would show something new"),
+        ({"view": lambda item: item}, "all that is private would be public"),
         ({"epsilon": -1.0}, "epsilon is -1.0"),
         ({"settings": {"subspace.dimm": 3}}, "dimm"),
         ({"method": "feature"}, "no view= says what that is"),

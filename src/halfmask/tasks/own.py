@@ -43,8 +43,10 @@ class OwnView(View):
         """The view of a dataset's items; one that says something else of an item when it is asked again is refused."""
         public = form_of(function(dataset[0]))
         first = public.apart(function(dataset[0]))
-        digest = hashlib.sha256()
+        digest, whole = hashlib.sha256(), True
         for row in range(len(dataset)):
+            private = item.apart(dataset[row])
+            largest = max(private.values(), key=lambda value: value.size).tobytes()
             seen = [public.apart(function(dataset[row])) for _ in range(2)]
             for named, value in first.items():
                 if not all(named in one and one[named].shape == value.shape and one[named].dtype == value.dtype for one in seen):
@@ -55,6 +57,12 @@ class OwnView(View):
                         "Give a view without randomness"
                     )
                 digest.update(seen[0][named].tobytes())
+            whole = whole and any(value.tobytes() == largest for value in seen[0].values())
+        if whole:
+            raise HalfmaskError(
+                f"the view returns the largest field of every item of {name} as it is: all that is private would be public. Return what may "
+                "be seen of it, or train without a view"
+            )
         words = ", ".join(f"'{named}' ({'×'.join(map(str, value.shape)) or 'a number'})" for named, value in first.items())
         return cls(getattr(function, "__name__", type(function).__name__), words, digest.hexdigest()[:24], item, public, function)
 
