@@ -6,7 +6,6 @@ import json
 import cv2
 import pytest
 
-from halfmask.cli import compare as command
 from halfmask.gradients.mechanism import METHODS
 from halfmask.training import running, sweep
 
@@ -23,7 +22,7 @@ def test_stops_goes_on_and_leaves_everything(halfmask, recipe, tmp_path, monkeyp
             raise KeyboardInterrupt
         return real(config, folder, progress, resume)
 
-    monkeypatch.setattr(running, "run_training", stop_at_the_third)
+    monkeypatch.setattr("halfmask.training.sweep.run_training", stop_at_the_third)
     result = halfmask("compare", recipe, *GRID, "--out", out)
     assert result.code == 130 and "goes on where" in result.err
     result = halfmask("compare", recipe, *GRID, "--out", out)
@@ -62,7 +61,7 @@ def test_stops_goes_on_and_leaves_everything(halfmask, recipe, tmp_path, monkeyp
 
 
 def test_mistakes_show_before_anything_runs(halfmask, recipe, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(command, "do_run", lambda *a: pytest.fail("a run was started"))
+    monkeypatch.setattr("halfmask.training.sweep.do_run", lambda *a: pytest.fail("a run was started"))
     out = tmp_path / "table"
     for extra, message in (
         (("--methods", "dpsgd,feture"), "unknown method 'feture': did you mean 'feature'?"),
@@ -91,7 +90,7 @@ def test_nobody_real_gets_a_run_without_noise_unasked(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sweep, "plan_sweep", plan)
-    monkeypatch.setattr(command, "do_run", lambda *a: pytest.fail("a run was started"))
+    monkeypatch.setattr("halfmask.training.sweep.do_run", lambda *a: pytest.fail("a run was started"))
     data = ("--set", f"data.name={folder}") if real else ()
     chosen = ("--methods", methods) if methods else ()
     assert halfmask("compare", recipe, *data, *chosen, "--out", tmp_path / "table").code != 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,10 +18,6 @@ from halfmask.cli.settings import (
     use_threads,
     whole_numbers,
 )
-
-if TYPE_CHECKING:
-    from halfmask.cli.console import TerminalProgress
-    from halfmask.training.sweep import PlannedRun
 
 _GRID = "What is compared"
 
@@ -65,7 +61,7 @@ def compare(
     from halfmask.tasks.base import task_named
     from halfmask.training.config import build_config, load_recipe
     from halfmask.training.setup import pick_device
-    from halfmask.training.sweep import collect, expand, plan_sweep
+    from halfmask.training.sweep import collect, do_run, expand, plan_sweep
 
     body = load_recipe(recipe) | ({} if device is None else {"device": device})
     changes = assignments or []
@@ -101,19 +97,3 @@ def compare(
     say(f"optimiser: {results['optimiser']}")
     say(results["remark"])
     say(f"page: {out / 'index.html'}")
-
-
-def do_run(run: PlannedRun, title: str, progress: TerminalProgress) -> None:
-    """Do what is left of one run."""
-    from halfmask.training.running import run_training
-    from halfmask.training.sweep import RunState, clear, run_state
-
-    state = run_state(run)
-    if state is RunState.DONE:
-        progress.message(f"{title} (done before)")
-        return
-    progress.message(title + (" (goes on)" if state is RunState.CONTINUE else ""))
-    if state is RunState.ABANDONED:
-        progress.warn(f"{run.folder} holds a run that cannot be continued; it is begun anew, and what it spent stays spent")
-        clear(run)
-    run_training(run.config, run.folder, progress, resume=state is RunState.CONTINUE)

@@ -60,8 +60,8 @@ class OwnView(View):
             whole = whole and any(value.tobytes() == largest for value in seen[0].values())
         if whole:
             raise HalfmaskError(
-                f"the view returns the largest field of every item of {name} as it is: all that is private would be public. Return what may "
-                "be seen of it, or train without a view"
+                f"the view returns the largest field of every item of {name} as it is: all that is private would be public. Return what "
+                "may be seen of it, or train without a view"
             )
         words = ", ".join(f"'{named}' ({'×'.join(map(str, value.shape)) or 'a number'})" for named, value in first.items())
         return cls(getattr(function, "__name__", type(function).__name__), words, digest.hexdigest()[:24], item, public, function)

@@ -22,6 +22,8 @@ from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.ledger import Ledger
 from halfmask.privacy.spends import total_epsilon
 from halfmask.training.config import RunConfig, build_config
+from halfmask.training.progress import Progress
+from halfmask.training.running import run_training
 
 SWEPT = ("method", "epsilon", "clip_norm", "seed")
 
@@ -150,6 +152,19 @@ def clear(run: PlannedRun) -> None:
     """Remove the folder of an abandoned run, and of no other."""
     if run_state(run) is RunState.ABANDONED:
         shutil.rmtree(run.folder)
+
+
+def do_run(run: PlannedRun, title: str, progress: Progress) -> None:
+    """Do what is left of one run."""
+    state = run_state(run)
+    if state is RunState.DONE:
+        progress.message(f"{title} (done before)")
+        return
+    progress.message(title + (" (goes on)" if state is RunState.CONTINUE else ""))
+    if state is RunState.ABANDONED:
+        progress.warn(f"{run.folder} holds a run that cannot be continued; it is begun anew, and what it spent stays spent")
+        clear(run)
+    run_training(run.config, run.folder, progress, resume=state is RunState.CONTINUE)
 
 
 def collect(planned: Sequence[PlannedRun], out: Path) -> list[dict[str, Any]]:
