@@ -172,7 +172,8 @@ def loss_apart(trainer: Trainer, task: Task) -> Finding:
     """The loss of a record, and its gradient, are what they are when the record is alone."""
     said = "each record's loss and gradient are its own"
     try:
-        check_records_apart(trainer.setup.model, task.loss, task.sample(trainer.setup.model, trainer.noised.records))
+        for sample in task.samples(trainer.setup.model, trainer.noised.records):
+            check_records_apart(trainer.setup.model, task.loss, sample)
     except HalfmaskError as error:
         said = str(error)
     return Finding(

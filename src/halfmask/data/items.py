@@ -7,7 +7,6 @@ tensor of as many rows in the place of each of them.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from halfmask.data.records import Records
 from halfmask.data.tables import Arrays, FromDataset
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.fingerprints import Fingerprints, fingerprint_name, key, keyed_hash
+from halfmask.privacy.units import told_by_id
 
 Report = Callable[[str, int, int], None]
 
@@ -40,6 +40,10 @@ class Form:
     def apart(self, item: Any) -> dict[str, np.ndarray]:
         """An item's fields by name, as arrays."""
         return {name: array(value, name) for name, value in leaves(item) if not isinstance(value, str)}
+
+    def without(self, field: str) -> Any:
+        """The build, but for one field."""
+        return _filled(self.build, {name: None if name == field else name for name in _names(self.build)})
 
     def together(self, batch: Mapping[str, Tensor]) -> Any:
         """A batch of fields in the build of an item."""
@@ -68,6 +72,10 @@ def read_items(dataset: Any, unit: str, name: str, most: int | None = None, repo
     """
     count = _length(dataset, name)
     form = form_of(dataset[0])
+    if unit != RECORD and not told_by_id(unit):
+        raise HalfmaskError(f"a unit called '{unit}' is taken to be told by its content, not by an id: call the field '{unit}_id', say")
+    if unit == RECORD and any(field == RECORD for field, _ in leaves(dataset[0])):
+        raise HalfmaskError(f"items of {name} have a field '{RECORD}', and the unit of that name is each record alone: rename the field")
     shapes = {field: (value.dtype, value.shape) for field, value in form.apart(dataset[0]).items()}
     digests, prints, owners = [], [], []
     secret = key()
@@ -89,20 +97,31 @@ def read_items(dataset: Any, unit: str, name: str, most: int | None = None, repo
             )
         if report and (row % 200 == 199 or row + 1 == count):
             report(f"reading {name} items", count + row + 1, 2 * count)
-    units = {} if unit == RECORD else {unit: np.unique(np.array(owners), return_inverse=True)[1]}
-    if units and most is not None:
-        largest = Counter(owners).most_common(1)[0][1]
+
+    def check(place: int, item: Any) -> None:
+        if _digest(_fields(item, form, shapes, place, name), _owner(item, unit, place, name)) != digests[place]:
+            raise HalfmaskError(
+                f"item {place} of {name} is no longer what it was when it was accounted for: give a dataset that stays as it is"
+            )
+
+    subjects = None if unit == RECORD else [fingerprint_name(unit, owner, secret) for owner in owners]
+    found = Fingerprints.stacked(prints, subjects=subjects)
+    # The same record twice is one unit: two coins and two clips would be twice what was promised.
+    named = found.exact if unit == RECORD else np.array(owners)
+    ids, sizes = np.unique(named, axis=0, return_inverse=True, return_counts=True)[1:]
+    units = {unit: ids.reshape(-1)}
+    if most is not None:
+        largest = int(sizes.max())
         if largest > most:
             raise HalfmaskError(
                 f"one {unit} of {name} has {largest} records and records_per_unit is {most}: raise it, or give a dataset with fewer of each"
             )
-    subjects = None if unit == RECORD else [fingerprint_name(unit, owner, secret) for owner in owners]
     records = Records(
-        private=FromDataset(dataset, form.apart),
+        private=FromDataset(dataset, form.apart, check=check),
         targets=Arrays({}),
         units=units,
         key=f"own/{keyed_hash(hashlib.sha256(b''.join(digests)).digest(), secret).hex()}",
-        prints=Fingerprints.stacked(prints, subjects=subjects),
+        prints=found,
     )
     return records, form
 
@@ -194,7 +213,15 @@ def _named(item: Any, path: str) -> Any:
     return None if isinstance(item, str) else path
 
 
-def _filled(build: Any, batch: Mapping[str, Tensor]) -> Any:
+def _names(build: Any) -> list[str]:
+    if isinstance(build, dict):
+        return [name for part in build.values() for name in _names(part)]
+    if isinstance(build, tuple):
+        return [name for part in build for name in _names(part)]
+    return [] if build is None else [build]
+
+
+def _filled(build: Any, batch: Mapping[str, Any]) -> Any:
     if isinstance(build, dict):
         return {name: _filled(part, batch) for name, part in build.items()}
     if isinstance(build, tuple):

@@ -82,12 +82,13 @@ def fingerprints_of(records: Records) -> Fingerprints:
             at = np.array([row])
             fields = {name: value[0] for table in (records.private, records.targets) for name, value in table.rows(at).items()}
             rows.append(print_record(fields, "", secret))
-        subject = next((unit for unit in records.unit_names() if told_by_id(unit)), None)
+        # The coarsest: whoever recurs by it recurs, whichever unit is protected.
+        subject = next((unit for unit in reversed(records.unit_names()) if told_by_id(unit)), None)
         names = None if subject is None else [fingerprint_name(subject, str(one), secret) for one in records.unit_ids(subject)]
         return Fingerprints.stacked(rows, subjects=names).arrays()
 
     # Worth something under the key they were made with alone: under another one they are made anew.
-    name = f"{records.key}/{keyed_hash(b'cache').hex()[:8]}"
+    name = f"{records.key}/{_content(records)}/{keyed_hash(b'cache').hex()[:8]}"
     return Fingerprints.from_arrays(cached("fingerprints", name, build))
 
 
@@ -97,16 +98,17 @@ def print_record(fields: Mapping[str, np.ndarray], owner: str, secret: bytes) ->
     A label that was changed does not make somebody else of a person. Where the largest field is so small that equal ones are no sign
     of one person, all fields count, and whose they are.
     """
-    name = max(fields, key=lambda field: fields[field].size)
+    # Of fields as large the one that says most: of tokens and their mask, the tokens. In whatever order they come.
+    name = max(sorted(fields), key=lambda field: (fields[field].size, len(np.unique(fields[field]))))
     value = fields[name]
     seen = picture(value)
     if seen is not None:
         return fingerprint_picture(seen, secret)
-    told = [value] if value.size >= _TELLING else list(fields.values())
+    told = [value] if value.size >= _TELLING else [fields[field] for field in sorted(fields)]
     digest = hashlib.sha256(owner.encode() if value.size < _TELLING else b"")
     for one in told:
-        # The same numbers in another precision are the same record.
-        digest.update(str(one.shape).encode() + np.ascontiguousarray(one, np.float32).tobytes())
+        # The same numbers in another precision or another shape are the same record.
+        digest.update(f"{one.size} ".encode() + np.ascontiguousarray(one, np.float32).tobytes())
     return {"exact": fingerprint_name("item", digest.hexdigest(), secret)}
 
 
@@ -132,6 +134,18 @@ def picture(value: np.ndarray) -> np.ndarray | None:
             numbers = numbers * 255
         value = numbers.round().astype(np.uint8)
     return np.ascontiguousarray(np.broadcast_to(value, (*value.shape[:2], 3)))
+
+
+def _content(records: Records) -> str:
+    """Names what records hold and whose they are: a name that was given twice is not enough."""
+    digest = hashlib.sha256()
+    for unit in records.unit_names():
+        digest.update(unit.encode() + np.ascontiguousarray(records.unit_ids(unit)).tobytes())
+    for row in range(len(records)):
+        for table in (records.private, records.targets):
+            for name, value in table.rows(np.array([row])).items():
+                digest.update(f"{name} {value.dtype} {value.shape}".encode() + value.tobytes())
+    return digest.hexdigest()[:24]
 
 
 @cache

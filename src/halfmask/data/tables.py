@@ -171,31 +171,41 @@ class FromDataset(Table):
     Args:
         fields: takes an item apart into named arrays.
         rows: which of the dataset's items these are; all, if not given.
+        check: told the place of each item that is fetched and the item; refuses one that is not what it was.
     """
 
-    def __init__(self, dataset: Any, fields: Callable[[Any], dict[str, np.ndarray]], rows: np.ndarray | None = None):
-        self.dataset, self.fields = dataset, fields
+    def __init__(
+        self,
+        dataset: Any,
+        fields: Callable[[Any], dict[str, np.ndarray]],
+        rows: np.ndarray | None = None,
+        check: Callable[[int, Any], None] = lambda place, item: None,
+    ):
+        self.dataset, self.fields, self.check = dataset, fields, check
         self.index = np.arange(len(dataset)) if rows is None else np.asarray(rows)
 
     def __len__(self) -> int:
         return len(self.index)
 
     def rows(self, index: np.ndarray) -> dict[str, np.ndarray]:  # noqa: D102
-        items = [self.fields(self.dataset[int(row)]) for row in self.index[np.asarray(index)]]
+        # Copied one by one: a dataset may fill the same memory anew for every item.
+        items = [{name: np.array(value) for name, value in self.fields(self.item(row)).items()} for row in np.asarray(index)]
         if not items:
             return {name: np.zeros((0, *shape), kind) for name, (kind, shape) in self.shapes().items()}
         return {name: np.stack([item[name] for item in items]) for name in items[0]}
 
     def item(self, row: int) -> Any:
         """An item as the dataset gives it."""
-        return self.dataset[int(self.index[row])]
+        item = self.dataset[int(self.index[row])]
+        self.check(int(self.index[row]), item)
+        return item
 
     def shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:  # noqa: D102
         item = self.fields(self.dataset[int(self.index[0])])
         return {name: (value.dtype, value.shape) for name, value in item.items()}
 
     def take(self, index: np.ndarray) -> FromDataset:  # noqa: D102
-        return FromDataset(self.dataset, self.fields, self.index[np.asarray(index)])
+        return FromDataset(self.dataset, self.fields, self.index[np.asarray(index)], self.check)
 
 
 class Joined(Table):

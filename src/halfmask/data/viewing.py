@@ -49,7 +49,7 @@ _PUBLIC, _REST = "public_", "rest_"
 def look(records: Records, view: View, row: int) -> Seen:
     """One record through a view, which is handed the fields that it declares and no others."""
     if isinstance(records.private, FromDataset) and hasattr(view, "of_item"):
-        return view.of_item(records.private.item(row))
+        return view.of_item(records.private.item(row), int(records.private.index[row]))
     at = np.array([row])
     tables = [table for table in (records.private, records.targets, records.truth) if len(table)]
     known = {name: rows[0] for table in tables for name, rows in table.rows(at).items()}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -38,6 +40,24 @@ def refuse_mixing(model: nn.Module) -> None:
             f"the layer '{mixing[0]}' normalises by statistics of the batch, which mixes people: freeze it to public statistics "
             "(PublicBatchNorm2d) or use GroupNorm"
         )
+
+
+@contextmanager
+def state_kept(model: nn.Module) -> Iterator[None]:
+    """Refuse whatever changes a parameter or a buffer meanwhile: it would carry what was seen of records past the noise."""
+    before = _state(model)
+    yield
+    changed = sorted(name for name, state in _state(model).items() if before.get(name) != state)
+    if changed:
+        raise HalfmaskError(
+            f"'{changed[0]}' of the model changed while a loss was taken: what the model keeps of records would be released without noise. "
+            "Keep layers that gather statistics in evaluation mode, and change no weight or buffer in the loss"
+        )
+
+
+def _state(model: nn.Module) -> dict[str, tuple[int, int]]:
+    tensors = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
+    return {name: (id(tensor), tensor._version) for name, tensor in tensors}
 
 
 def check_records_apart(model: nn.Module, loss_fn: LossFn, batch: Batch, tolerance: float = 1e-4) -> None:

@@ -22,7 +22,7 @@ from halfmask.gradients.pieces import Batch, LossFn, Piece, count_records, losse
 from halfmask.gradients.selfcheck import SelfCheck
 from halfmask.gradients.slow import looped_terms, slow_terms
 from halfmask.gradients.subspace import Subspace
-from halfmask.gradients.tape import Tape, UnknownLayer, exact_products
+from halfmask.gradients.tape import PicksRecords, Tape, UnknownLayer, exact_products
 from halfmask.gradients.terms import Direct, Grouping, Term, as_rows
 
 __all__ = [
@@ -275,8 +275,10 @@ class ClippingEngine:
         """Gradient terms of each unit. A unit's records lie next to each other."""
         while self._tape is not None:
             try:
-                self._check.run(self._tape, loss_fn, batch)
                 terms = self._tape.terms(lambda: losses_of(loss_fn, self.model, batch), batch, grouping)
+                self._check.run(self._tape, loss_fn, batch, terms, grouping)
+            except PicksRecords as picks:
+                self._give_up(str(picks))
             except UnknownLayer as layer:
                 if self._tape.retreat(layer):
                     self._check.again()

@@ -19,12 +19,13 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.derived import Derived, lookup_term, roots
+from halfmask.gradients.picking import Picking
 from halfmask.gradients.piecemeal import Unsplittable, function_terms, module_terms
 from halfmask.gradients.pieces import Batch, change_leaves, count_records, leaves_of
 from halfmask.gradients.rules import forward_for, function_rule_for, rule_for
 from halfmask.gradients.terms import Direct, Grouping, Term
 from halfmask.gradients.uses import UnknownUse, Uses
-from halfmask.gradients.watching import Call, Layer, UnknownLayer, Visit, rewritten, visiting, watching
+from halfmask.gradients.watching import Call, Layer, PicksRecords, UnknownLayer, Visit, rewritten, visiting, watching
 
 
 class Tape:
@@ -120,7 +121,10 @@ class Tape:
                 if uses is not None:
                     stack.enter_context(visiting(self._visited(), visits, edges, uses))
                     stack.enter_context(uses)
+                picking = stack.enter_context(Picking(self._model, batch, records))
                 loss = losses()
+            if picking.seen:
+                raise PicksRecords(f"a network that picks records by a tensor ({picking.seen})")
             lowest = [call.output for call in calls if call.lowest]
             wanted: list[Any] = [call.output for call in calls] if self._ask_for_all or not lowest else lowest
             copies = [] if uses is None else uses.copies

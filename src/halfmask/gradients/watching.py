@@ -26,6 +26,10 @@ class UnknownLayer(Exception):
         self.parameters = set(parameters)
 
 
+class PicksRecords(Exception):
+    """A pass that moves records about by a tensor: nothing that looks at layers can follow it."""
+
+
 @dataclass(frozen=True)
 class Layer:
     """A module with a rule; `watched` is the one whose output gradient the rule needs."""

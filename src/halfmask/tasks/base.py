@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -149,6 +149,17 @@ class Task(ABC):
         generator = torch.Generator().manual_seed(self.config.seed)
         return {name: _noise(kind, shape, generator) for name, (kind, shape) in records.shapes().items()}
 
+    def samples(self, model: nn.Module, records: Records, count: int = 3) -> list[Batch]:
+        """Several of these, drawn differently; none that the loss cannot be taken of."""
+        config, found = self.config, list[Batch]()
+        try:
+            for number in range(count):
+                self.config = replace(config, seed=config.seed + number)
+                found.append(self.sample(model, records))
+        finally:
+            self.config = config
+        return found
+
     def post_processing(self, model: nn.Module) -> Callable[[int], None] | None:
         """What follows each step and reads released weights and public data alone; called with the number of the step."""
         return None
@@ -207,9 +218,10 @@ def task_named(name: str) -> type[Task]:
 def _noise(kind: np.dtype, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     example = torch.from_numpy(np.zeros(0, kind))
     if example.dtype == torch.bool:
-        return torch.ones(4, *shape, dtype=torch.bool)
+        return torch.rand(4, *shape, generator=generator) < 0.5
     if example.dtype == torch.uint8:
         return torch.randint(0, 256, (4, *shape), generator=generator, dtype=torch.uint8)
     if not example.dtype.is_floating_point:
-        return torch.zeros(4, *shape, dtype=example.dtype)
+        # Zeros and ones: classes that most losses have. Were all the same, a loss that counts them in its batch would look apart.
+        return torch.randint(0, 2, (4, *shape), generator=generator, dtype=example.dtype)
     return torch.rand(4, *shape, generator=generator, dtype=example.dtype)

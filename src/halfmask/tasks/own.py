@@ -34,7 +34,7 @@ class OwnView(View):
     name: str
     fields: str
     digest: str
-    item: Form = field(repr=False)
+    each: tuple[bytes, ...] = field(repr=False)
     public: Form = field(repr=False)
     function: Callable[[Any], Any] = field(repr=False)
 
@@ -43,7 +43,7 @@ class OwnView(View):
         """The view of a dataset's items; one that says something else of an item when it is asked again is refused."""
         public = form_of(function(dataset[0]))
         first = public.apart(function(dataset[0]))
-        digest, whole = hashlib.sha256(), True
+        digest, whole, each = hashlib.sha256(), True, list[bytes]()
         for row in range(len(dataset)):
             private = item.apart(dataset[row])
             largest = max(private.values(), key=lambda value: value.size).tobytes()
@@ -57,6 +57,7 @@ class OwnView(View):
                         "Give a view without randomness"
                     )
                 digest.update(seen[0][named].tobytes())
+            each.append(_digest(seen[0]))
             whole = whole and any(value.tobytes() == largest for value in seen[0].values())
         if whole:
             raise HalfmaskError(
@@ -64,14 +65,19 @@ class OwnView(View):
                 "may be seen of it, or train without a view"
             )
         words = ", ".join(f"'{named}' ({'×'.join(map(str, value.shape)) or 'a number'})" for named, value in first.items())
-        return cls(getattr(function, "__name__", type(function).__name__), words, digest.hexdigest()[:24], item, public, function)
+        return cls(getattr(function, "__name__", type(function).__name__), words, digest.hexdigest()[:24], tuple(each), public, function)
 
     def of(self, record: Mapping[str, np.ndarray]) -> Seen:  # noqa: D102
         raise HalfmaskError("a view of whole items is computed from items")
 
-    def of_item(self, item: Any) -> Seen:
-        """ψ of an item."""
-        return Seen(self.public.apart(self.function(item)))
+    def of_item(self, item: Any, place: int) -> Seen:
+        """ψ of the item at a place: what it was when it was looked at first."""
+        seen = self.public.apart(self.function(item))
+        if _digest(seen) != self.each[place]:
+            raise HalfmaskError(
+                "the view of an item is no longer what it was: each would show something new of it. Give one that stays as it is"
+            )
+        return Seen(seen)
 
     def describe(self) -> str:  # noqa: D102
         return f"what the function '{self.name}' returns of it, {self.fields}"
@@ -164,6 +170,10 @@ class OwnTask(Task):
                     raise HalfmaskError(f"the score '{name}' has shape {shape} for {len(rows)} records: expected one value per record")
                 found.setdefault(name, []).append(value.detach().double().cpu())
         return Scores({name: float(torch.cat(values).mean()) for name, values in found.items()})
+
+
+def _digest(fields: Mapping[str, np.ndarray]) -> bytes:
+    return hashlib.sha256(b"".join(name.encode() + value.tobytes() for name, value in fields.items())).digest()
 
 
 def same_build(first: Any, second: Any) -> bool:

@@ -47,6 +47,7 @@ def state_of(
     """Weights, optimiser, public samplers and counters. Nothing here knows who was in a private batch."""
     return {
         "run": standing.run,
+        "behind": list(setup.behind),
         "plan": plan_facts(setup),
         "begun": standing.begun,
         "step": standing.step,

@@ -19,8 +19,16 @@ _FEWEST_NUMBERS = 64
 def tensor_hashes(tensors: Iterable[Tensor]) -> list[str]:
     """Keyed hashes of tensors by their values: they stay what they are when weights are renamed, cut out or saved in another format."""
     secret = key()
-    long = (tensor.detach().cpu().contiguous() for tensor in tensors if tensor.numel() >= _FEWEST_NUMBERS and tensor.is_floating_point())
-    return [keyed_hash(b"tensor" + tensor.float().numpy().tobytes(), secret).hex() for tensor in long]
+    floats = [tensor.detach().cpu().contiguous() for tensor in tensors if tensor.is_floating_point()]
+    found = []
+    for tensor in floats:
+        if tensor.numel() >= _FEWEST_NUMBERS:
+            found.append(keyed_hash(b"tensor" + tensor.float().numpy().tobytes(), secret).hex())
+            # The same after a detour through half precision.
+            found.append(keyed_hash(b"half" + tensor.half().numpy().tobytes(), secret).hex())
+    if floats and all(tensor.numel() < _FEWEST_NUMBERS for tensor in floats):
+        found.append(keyed_hash(b"whole" + b"".join(tensor.float().numpy().tobytes() for tensor in floats), secret).hex())
+    return found
 
 
 def runs_behind(weights: str | None, account: Account, model: nn.Module | None = None) -> list[str]:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from halfmask.data.records import PRIVATE
+from halfmask.gradients.apart import state_kept
 from halfmask.gradients.engine import ClippingEngine, check_records_apart
 from halfmask.privacy.sampling import PublicSampler
 from halfmask.training.checkpoint import Standing, restore, state_of
@@ -26,7 +27,7 @@ from halfmask.training.private import OpenHalf, PrivateHalf, Released, diagnosti
 from halfmask.training.progress import Progress
 from halfmask.training.public import PublicHalf, SharedBatch
 from halfmask.training.refresh import calibrated, refreshed
-from halfmask.training.setup import Setup, public_sample
+from halfmask.training.setup import Setup, public_samples
 from halfmask.training.showing import Showing
 from halfmask.training.spending import Payments
 
@@ -85,7 +86,9 @@ class Trainer:
         """What comes before the first step: the loss is tried, the whole plan admitted, and public steps are taken."""
         setup, standing = self.setup, self.standing
         # A loss that couples people is refused before any private record is read.
-        check_records_apart(setup.model, setup.task.loss, public_sample(setup))
+        with state_kept(setup.model):
+            for sample in public_samples(setup):
+                check_records_apart(setup.model, setup.task.loss, sample)
         self.payments.begin(self.noised)
         self.first_loss = self._watched_loss()
         if not standing.begun:
@@ -179,6 +182,8 @@ class Trainer:
         state = self.folder.load_checkpoint()
         restore(state, self.folder.path, self.standing, self.setup, self.optimiser, self.samplers)
         self.exact.batches = state["public_batches"]
+        # Weights that a run went on from are behind it however it is taken up again.
+        self.setup = replace(self.setup, behind=tuple(dict.fromkeys((*self.setup.behind, *state["behind"]))))
         self.noised = self.noised.resumed(self.setup, self.standing.paid, tuple(state["clip_norms"]))
 
     @property

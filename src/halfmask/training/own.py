@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from halfmask.data.items import Form, read_items
+from halfmask.data.items import RECORD, Form, leaves, read_items
 from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import Datasets, Records
 from halfmask.errors import HalfmaskError
@@ -32,6 +32,10 @@ from halfmask.training.setup import Setup, prepare
 
 # The most public records to span a subspace, and the most directions, where nothing else is said.
 _SAMPLES, _DIRECTIONS = 100, 50
+KEEPS_NOTHING = (
+    "that the loss, the model and the view given to it keep nothing of private records from one call to the next, and read them nowhere "
+    "else: declared by whoever wrote them"
+)
 _METHODS = {(False, False): "dpsgd", (True, False): "projected", (False, True): "feature", (True, True): "feature-projective"}
 
 
@@ -161,14 +165,16 @@ def own_setup(
     if view is not None and parts.get("public") is not None and not same_build(view(private[0]), private[0]):
         # Views and raw items of another build cannot stand in one batch.
         config = build_config(config.plain(), {}, ["public.raw_share=0"])
-    task = OwnTask(config, loss, form, score, seen, sample, facts, optimiser)
+    task = OwnTask(config, loss, form, score, seen, sample, [KEEPS_NOTHING, *facts], optimiser)
     data = Datasets(records, parts.get("public"), parts.get("test"), config.data.name, fingerprints_of(records))
     return prepare(config, progress, data, model, task=task)
 
 
 def _open_part(dataset: Any, part: str, form: Form, config: RunConfig) -> Records:
-    unit = "record" if part in config.data.strangers else config.unit
+    named = len(dataset) > 0 and any(field == config.unit for field, _ in leaves(dataset[0]))
+    # Ids that are there are compared, whatever was declared of those that are not.
+    unit = config.unit if named or part not in config.data.strangers else RECORD
     records, build = read_items(dataset, unit, f"the {part} dataset")
-    if build != form:
+    if build.without(config.unit) != form.without(config.unit):
         raise HalfmaskError(f"items of the {part} dataset are built as {build.build} and private ones as {form.build}: expected the same")
     return records

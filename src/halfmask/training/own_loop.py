@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -21,6 +22,7 @@ from torch import nn
 
 from halfmask.errors import HalfmaskError
 from halfmask.tasks.own import LossOfItems
+from halfmask.training.lineage import runs_behind
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder, check_folder, only_one
 from halfmask.training.own import own_config, own_setup
@@ -130,17 +132,36 @@ class Private:
                 "a buffer of the model changed between two steps: it would carry what was seen of private records past the noise. Keep "
                 "layers that gather statistics in evaluation mode"
             )
+        if standing.step == 0:
+            self._look_behind()
         trainer.make_ready(self.steps)
-        released = trainer.noised.release(standing.step).gradient
+        # Counted before it is taken: a step that fails half-way was paid for, and its payment serves no other.
+        step, standing.step = standing.step, standing.step + 1
+        modes = {module: module.training for module in self._setup.model.modules()}
+        try:
+            # As it is accounted for: dropout would draw masks by the place in the batch.
+            self._setup.model.eval()
+            released = trainer.noised.release(step).gradient
+        finally:
+            for module, mode in modes.items():
+                module.training = mode
         assert released is not None
         for name, gradient in trainer.engine.unflatten(released).items():
-            trainer.engine.parameters[name].grad = gradient.clone()
-        standing.step += 1
+            weight = trainer.engine.parameters[name]
+            weight.grad = gradient.to(weight.dtype).clone()
         trainer.progress.step(standing.step, self.steps, None, None)
+
+    def _look_behind(self) -> None:
+        """Weights may have been loaded since the run was prepared."""
+        behind = runs_behind(None, self._setup.account, self._setup.model)
+        self._setup = replace(self._setup, behind=tuple(dict.fromkeys((*self._setup.behind, *behind))))
+        self._trainer.setup = self._setup
 
     def finish(self) -> dict[str, Any]:
         """Certify and release the weights as they are now, for the steps that were paid; returns the certificate."""
         if self._certificate is None:
+            if _digest(self._setup.model) != self._buffers:
+                raise HalfmaskError("a buffer of the model changed since the run began: put it back, and then finish")
             try:
                 finish(self._setup, self._folder, self._trainer)
                 self._folder.log("end", step=self._trainer.standing.step, interrupted=self._trainer.standing.step < self.steps)

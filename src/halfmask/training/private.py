@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from halfmask.data.records import PRIVATE, VIEW, Records, Units
+from halfmask.gradients.apart import state_kept
 from halfmask.gradients.engine import Batch, Clipped, ClippedCoordinates, ClippedSum, ClippingEngine, LossFn
 from halfmask.gradients.layered import LayeredSubspace
 from halfmask.gradients.mechanism import Mechanism
@@ -107,7 +108,8 @@ class PrivateHalf:
         rows, unit_index, weight = self.units.records_of(self.poisson.draw())
         if self.publish is not None:
             self.publish(rows)
-        clipped = self.summed(self.pieces(self.records, rows, unit_index, weight, step))
+        with state_kept(self.engine.model):
+            clipped = self.summed(self.pieces(self.records, rows, unit_index, weight, step))
         if self.own_coordinates:
             released = self.mechanism.release_coordinates(clipped, self.subspace)
             found = Released(move=self._move(released))

@@ -126,7 +126,7 @@ def train_prepared(setup: Setup, out: Path, progress: Progress, resume: bool = F
         )
     if standing.step:
         trainer.optimiser.release_average()
-    finish(setup, folder, trainer)
+    finish(trainer.setup, folder, trainer)
     folder.log("end", step=standing.step, interrupted=stopped is not None)
     if stopped is not None:
         raise stopped

@@ -129,7 +129,7 @@ def prepare(
             "model.weights to a checkpoint"
         )
     behind = tuple(runs_behind(weights if config.strategy != "scratch" else None, account, model))
-    model = model or task.build(data)
+    model = task.build(data) if model is None else model
     if behind:
         progress.warn(
             f"the initial weights come from {len(behind)} earlier run(s) on these people: the certificate will state the ε of all "
@@ -231,12 +231,21 @@ def _prospect(config: RunConfig, method: Method, model: nn.Module, units: int, r
     return Prospect(units, config.unit, units * rate, steps, sigma, coordinates)
 
 
-def public_sample(setup: Setup) -> dict[str, torch.Tensor]:
-    """Four records to try a loss on: public people, or noise where a run has none."""
-    records = setup.basis or setup.raw_public or setup.watched
-    if records is not None and len(records) >= 2:
-        return records.batch(torch.arange(min(4, len(records))), PRIVATE, setup.device)
-    return {name: tensor.to(setup.device) for name, tensor in setup.task.sample(setup.model, setup.private).items()}
+def public_samples(setup: Setup) -> list[dict[str, torch.Tensor]]:
+    """A few records at a time to try a loss on: public people, or noise where a run has none, and people a model is judged on.
+
+    Several, because a loss that couples records may not show it on records that happen to be alike.
+    """
+    samples = []
+    for records in (setup.basis or setup.raw_public or setup.watched, setup.data.test):
+        if records is not None and len(records) >= 2:
+            for start in range(0, min(12, len(records) - 1), 4):
+                samples.append(records.batch(torch.arange(start, min(start + 4, len(records))), PRIVATE, setup.device))
+    if setup.basis is None and setup.raw_public is None and setup.watched is None:
+        samples += [
+            {name: tensor.to(setup.device) for name, tensor in batch.items()} for batch in setup.task.samples(setup.model, setup.private)
+        ]
+    return samples
 
 
 def pick_device(name: str) -> torch.device:
