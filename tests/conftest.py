@@ -16,6 +16,7 @@ import scipy.io
 import torch
 
 import halfmask.privacy.accounting as accounting
+from halfmask.data.faces import FaceRecords, Layout, face_records
 from halfmask.data.figures import JOINT_NAMES
 from halfmask.data.figures_records import figures_records
 from halfmask.data.pose_records import PoseRecords, pose_records
@@ -241,5 +242,41 @@ def mpii_folder(tmp_path: Path) -> Callable[..., Path]:
             boxes = np.stack([np.array([[31.0, 21.0], [43.0, 37.0]]), np.array([[11.0, 11.0], [14.0, 15.0]])], -1)
             scipy.io.savemat(folder / "annot" / "mpii_gt_val.mat", {"headboxes_src": boxes})
         return folder
+
+    return build
+
+
+@pytest.fixture
+def random_faces() -> Callable[..., FaceRecords]:
+    """Builds regions of noise: three of a photograph, two of which show its face; two photographs of each subject."""
+
+    def build(photographs: int = 4, landmarks: int = 5, seed: int = 0, attribute: str = "glasses") -> FaceRecords:
+        rng = np.random.default_rng(seed)
+        count = 3 * photographs
+        face = (np.arange(count) % 3 < 2).astype(np.float32)
+        visible = (rng.random((count, landmarks)) < 0.7).astype(np.float32) * face[:, None]
+        boxes = np.tile(np.float32([10, 12, 40, 40]), (count, 1))
+        return face_records(
+            images=rng.integers(0, 256, (count, 3, 64, 64), dtype=np.uint8),
+            targets={
+                "face": face,
+                "landmarks": (rng.random((count, landmarks, 2)) - 0.5) * visible[..., None],
+                "visible": visible,
+                "pose": (rng.random((count, 3)) - 0.5) * face[:, None],
+                "posed": face,
+                "attribute": (rng.random(count) < 0.5) * face,
+                "attributed": face,
+            },
+            truth={
+                "boxes": boxes,
+                "face_boxes": np.where(face[:, None] > 0, boxes + np.float32([2, 2, -4, -4]), np.nan),
+                "overlaps": np.where(face > 0, 0.8, 0.1).astype(np.float32),
+            },
+            image_ids=np.arange(count) // 3,
+            subjects=np.arange(count) // 6,
+            key=f"random faces/{photographs}/{landmarks}/{seed}",
+            layout=Layout("five", (1, 0, 2, 4, 3) if landmarks == 5 else tuple(range(landmarks))),
+            attribute=attribute,
+        )
 
     return build

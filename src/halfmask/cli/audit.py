@@ -120,6 +120,36 @@ def model(
     _finish(audit_model(trained, other, shadows, seed, note), folder, as_json)
 
 
+@app.command("identity")
+def identity(
+    run: Annotated[Path, typer.Argument(help="The folder of a run whose dataset says who is who.")],
+    seed: SeedOption = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the findings. (default: RUN/audit for figures; private storage for real people)", rich_help_panel=OUTPUT_PANEL
+        ),
+    ] = None,
+    device: DeviceOption = None,
+    threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Name people by a released network's features: does it know its members better than strangers, beyond its public start?
+
+    Reads private people without noise: what it finds about real people is for the data holder, and is kept out of the run's folder.
+    """
+    from halfmask.audit.identity import audit_identity
+    from halfmask.cli.console import note, warn
+    from halfmask.training.runs import open_run
+
+    use_threads(threads)
+    trained = open_run(run, device)
+    synthetic = trained.config.data.name == "figures"
+    if not synthetic:
+        warn("this audit reads private people; what it finds is for the data holder, not for release")
+    _finish(audit_identity(trained, seed, note), _place(run, out, synthetic), as_json)
+
+
 @app.command("inversion")
 def inversion(
     epsilons: Annotated[str, typer.Option(help="Values of ε, with commas between.")] = "200,8,0.8",

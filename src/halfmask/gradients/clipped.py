@@ -45,6 +45,20 @@ class Clipped(ABC):
             mine.add_(theirs)
         return replace(self, norms=torch.cat([self.norms, other.norms]), nonfinite=self.nonfinite + other.nonfinite)
 
+    def besides(self: _Kind, other: _Kind, clip_norm: float) -> _Kind:
+        """What the same units add by another loss, clipped apart, added up in this one's own tensors.
+
+        Formal guarantees: the sum answers for `clip_norm`, which must be no less than those of both together: where two losses share a
+        weight, a unit's two parts may point the same way.
+        """
+        if clip_norm < (self.clip_norm + other.clip_norm) * (1 - 1e-12):
+            raise HalfmaskError(
+                f"the same units clipped at {self.clip_norm} and at {other.clip_norm} move a sum by as much as both: {clip_norm} is less"
+            )
+        for mine, theirs in zip(self.tensors(), other.tensors(), strict=True):
+            mine.add_(theirs)
+        return replace(self, norms=self.norms + other.norms, clip_norm=clip_norm, nonfinite=self.nonfinite + other.nonfinite)
+
     @abstractmethod
     def tensors(self) -> list[Tensor]:
         """What is summed up."""

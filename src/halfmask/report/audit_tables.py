@@ -80,6 +80,19 @@ def _model(body: Body) -> Summary:
     return Summary(("model", "attack", "AUC (95 %)", "members caught (95 %)"), rows, lines, [])
 
 
+def _identity(body: Body) -> Summary:
+    rows = [(result["model"], percent(result["members"]), percent(result["strangers"])) for result in body["results"]]
+    memory = body["memory"]
+    found = f"{100 * memory['value']:+.1f} points ({100 * memory['low']:+.1f} to {100 * memory['high']:+.1f})"
+    verdict = "no memory is seen" if memory["low"] <= 0 else "the network knows its members better than strangers"
+    lines = [
+        f"{_promise(body)} Photographs of {body['people']} people of each group, named by their nearest neighbour; chance is "
+        f"{body['chance']:.1%}.",
+        f"Members beyond strangers, beyond the public start: {found}: {verdict}.",
+    ]
+    return Summary(("features of", "members named (95 %)", "strangers named (95 %)"), rows, lines, [])
+
+
 def _planted(body: Body) -> Summary:
     rows, failures = [], []
     for result in body["results"]:
@@ -130,6 +143,7 @@ _MAKERS: dict[str, Callable[[Body], Summary]] = {
     "mechanism": _mechanism,
     "loss": _loss,
     "model": _model,
+    "identity": _identity,
     "planted": _planted,
     "inversion": _inversion,
     "view": _view,

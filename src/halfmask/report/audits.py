@@ -23,6 +23,7 @@ _TITLES = {
     "mechanism": "Audit of the mechanism",
     "loss": "Audit of the loss: what can one unit do to a step?",
     "model": "Audit of the model: who was in the training set?",
+    "identity": "Audit of the features: does the network know its people?",
     "planted": "Audit of the recipe: can planted people be found in the model?",
     "inversion": "Audit of one step: can a person be drawn again?",
     "view": "Audit of the view: what does ψ give away?",

@@ -93,6 +93,10 @@ class Task(ABC):
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """One value per record, on the private part; each depends on its own record alone."""
 
+    def losses(self, model: nn.Module) -> Mapping[str, Callable[[nn.Module, Batch], Tensor]]:
+        """Parts of the loss that are clipped each by itself, to its share of C; by default none: the loss is clipped as one."""
+        return {}
+
     def view_loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """The same on the public part."""
         return self.loss(model, batch)
@@ -185,13 +189,26 @@ class Task(ABC):
         """H×W×3 for each of some public records: what a model makes of it, or without a model the truth; None if nothing can be drawn."""
         return None
 
+    def features(self, model: nn.Module, batch: Batch) -> Tensor:
+        """A vector for each record that the network makes on its way: what an attacker would compare people by."""
+        raise HalfmaskError(f"the task '{self.name}' does not say what the features of its network are")
+
+    def shows_somebody(self, records: Records) -> np.ndarray:
+        """Whether each record shows a person at all."""
+        return np.ones(len(records), bool)
+
     def public_facts(self, data: Datasets) -> list[str]:
         """What else the certificate has to say is public, one line each."""
         return []
 
 
 _TASKS: dict[str, type[Task]] = {}
-_BUILT_IN = {"pose": "halfmask.tasks.pose", "own": "halfmask.tasks.own", "canaries": "halfmask.audit.canaries"}
+_BUILT_IN = {
+    "pose": "halfmask.tasks.pose",
+    "face": "halfmask.tasks.face",
+    "own": "halfmask.tasks.own",
+    "canaries": "halfmask.audit.canaries",
+}
 
 
 def register(task: type[Task]) -> type[Task]:

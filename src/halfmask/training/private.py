@@ -56,6 +56,7 @@ class PrivateHalf:
         coordinates: the optimiser of the half itself, where it has one.
         clip_norms: every clip norm of the run: one, unless it follows public people.
         sharpness: what the private loss multiplies the model's logits by.
+        apart: losses that are clipped each by itself, where the task says so; `loss` is then what they add up to.
         publish: told the records that each step draws. Only the published mistake, one batch for both halves, listens.
         unsafe: told private losses and norms, for debugging; a run that has it has no guarantee.
     """
@@ -73,6 +74,7 @@ class PrivateHalf:
     clip_norms: tuple[float, ...]
     subspace: Subspace | LayeredSubspace | None = None
     sharpness: float = 1.0
+    apart: tuple[LossFn, ...] = ()
     publish: Callable[[np.ndarray], None] | None = None
     unsafe: Callable[[int, Batch, ClippedSum | ClippedCoordinates], None] | None = None
 
@@ -93,6 +95,7 @@ class PrivateHalf:
             CoordinateOptimiser(config.private.optimiser, config.private.momentum),
             influence,
             (config.clip_norm,),
+            apart=tuple(unit_loss(loss) for loss in setup.task.losses(setup.model).values()),
         )
 
     def resumed(self, setup: Setup, paid: int, clip_norms: tuple[float, ...]) -> PrivateHalf:
@@ -130,9 +133,20 @@ class PrivateHalf:
     def clipped(self, batch: Batch, unit_index: Tensor) -> ClippedSum | ClippedCoordinates:
         """What of some units' gradients goes into the sum: the clip norm at most of each, projected first where the recipe says so."""
         clip_norm = self.mechanism.clip_norm
+        if self.apart:
+            return self._clipped_apart(batch, unit_index)
         if self.subspace is not None and self.config.subspace.project_first:
             return self.engine.clipped_coordinates(self.loss, batch, clip_norm, self.subspace, unit_index, self.config.chunk)
         return self.engine.clipped_sum(self.loss, batch, clip_norm, unit_index, self.config.chunk)
+
+    def _clipped_apart(self, batch: Batch, unit_index: Tensor) -> ClippedSum:
+        """Each loss's gradient clipped to its share of C: on weights that losses share they add up, to C at most."""
+        clip_norm = self.mechanism.clip_norm
+        parts = [self.engine.clipped_sum(loss, batch, clip_norm / len(self.apart), unit_index, self.config.chunk) for loss in self.apart]
+        found = parts[0]
+        for number, part in enumerate(parts[1:], start=2):
+            found = found.besides(part, clip_norm * number / len(parts))
+        return replace(found, clip_norm=clip_norm)
 
     def shown(self, people: Records, rows: np.ndarray, unit_index: Tensor, weight: Tensor, step: int) -> tuple[Batch, Tensor]:
         """The records, and the unit of each: several showings of each, where asked; for residuals, each one's view, with the opposite sign.
