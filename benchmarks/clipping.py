@@ -23,10 +23,12 @@ from halfmask.gradients.engine import ClippingEngine
 from halfmask.gradients.mechanism import Mechanism
 from halfmask.gradients.slow import slow_terms
 from halfmask.gradients.subspace import Subspace
+from halfmask.models.hyperface import HyperFace
 from halfmask.models.pose import choose_parameters
 from halfmask.models.simcc import PoseModel
 from halfmask.models.tinyvit import ConvNorm
 from halfmask.privacy.noise import RandomStream
+from halfmask.tasks.face import subtask_losses
 from halfmask.tasks.pose import pose_loss
 
 Step = Callable[[], object]
@@ -72,7 +74,31 @@ def _torch_vit() -> tuple[nn.Module, Callable[..., Tensor], Batch]:
     return picture_case(TorchViT(), 224, 16)
 
 
+def face_case(size: str, records: int, weighted: bool = True) -> tuple[nn.Module, Callable[..., Tensor], Batch]:
+    """HyperFace with its five losses: weighed by log-variances, which are bare parameters, or by constants for peers who know none."""
+    torch.manual_seed(0)
+    model = HyperFace(size).eval()
+    model.log_variances.requires_grad = weighted
+    draw = torch.rand
+    batch = {"image": torch.randint(0, 256, (records, 3, model.shape.input_size, model.shape.input_size), dtype=torch.uint8)}
+    batch |= {"face": (draw(records) < 0.5).float(), "landmarks": draw(records, 21, 2) - 0.5, "visible": draw(records, 21).round()}
+    batch |= {"pose": draw(records, 3), "posed": torch.ones(records), "attribute": draw(records).round(), "attributed": torch.ones(records)}
+
+    def loss(network: nn.Module, some: Batch) -> Tensor:
+        losses = torch.stack(list(subtask_losses(network(some["image"]), some).values()), 1)
+        if not weighted:
+            return losses.sum(1)
+        variances = network.log_variances
+        return (losses * torch.exp(-variances) + variances).sum(1)
+
+    return model, loss, batch
+
+
 CASES = {
+    "hyperface-small": lambda: face_case("small", 64),
+    "hyperface-small, constant weights": lambda: face_case("small", 64, weighted=False),
+    "hyperface-paper": lambda: face_case("paper", 8),
+    "hyperface-paper, constant weights": lambda: face_case("paper", 8, weighted=False),
     "tinyvit-finetune": lambda: pose_case("finetune"),
     "tinyvit-full": lambda: pose_case("full"),
     "resnet18": _resnet,
