@@ -26,7 +26,7 @@ def figures_records(
     progress: Progress | None = None,
 ) -> PoseRecords:
     """The person crops number `skip` … `skip + count − 1` of a population, drawn once and kept."""
-    key = f"figures/{population}/{seed}/{skip}/{count}/{size[0]}x{size[1]}/{_code_digest()}"
+    key = f"figures/{population}/{seed}/{skip}/{count}/{size[0]}x{size[1]}/{drawing_digest()}"
 
     def write(draft: Draft) -> None:
         world = figures.World(population, seed=seed, size=size)
@@ -71,7 +71,7 @@ def figures_records(
     )
 
 
-def _code_digest() -> str:
+def drawing_digest() -> str:
     """A fingerprint of the drawing code, so that a changed world is drawn anew."""
     digest = hashlib.sha256()
     for path in sorted(Path(figures.__file__).parent.glob("*.py")):

@@ -112,7 +112,7 @@ def digest_people(people: Sequence[Person]) -> str:
     stamps: dict[Path, str] = {}
     for person in people:
         if person.path not in stamps:
-            stamps[person.path] = _stamp(person.path)
+            stamps[person.path] = file_stamp(person.path)
         numbers = (person.image_id, person.box, person.head_box, person.subject, person.annotation_id, person.score, person.area)
         digest.update(f"{person.image}|{stamps[person.path]}|{numbers!r}|{person.scene}".encode())
         digest.update(np.ascontiguousarray(person.joints, np.float64).tobytes())
@@ -127,7 +127,8 @@ def count_reasons(left_out: Iterable[LeftOut]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
 
-def _stamp(path: Path) -> str:
+def file_stamp(path: Path) -> str:
+    """Changes when the file does, as caches have to know; a file that is not there has one, too."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):
