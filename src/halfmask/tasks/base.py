@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -33,6 +34,9 @@ from halfmask.errors import HalfmaskError, unknown_name
 
 if TYPE_CHECKING:
     from halfmask.data.records import Datasets, Records
+    from halfmask.gradients.engine import ClippingEngine
+    from halfmask.training.public import PublicHalf
+    from halfmask.training.setup import Setup
     from halfmask.views.base import View
 
 Batch = dict[str, Tensor]
@@ -108,6 +112,16 @@ class Task(ABC):
             raise HalfmaskError("the dataset has no record with split 'test': there is nobody to judge the model on")
         return test
 
+    def load_public(self, report: Report | None = None) -> tuple[Records, Records | None]:
+        """Public records to pre-train on, and those to judge the weights on: without any, some of the first are set aside.
+
+        A task whose datasets are large, or lie on disk, answers without opening anybody private.
+        """
+        data = self.load(report)
+        if data.public is None:
+            raise HalfmaskError("the dataset has no record with split 'public': there is nobody to pre-train on")
+        return data.public, data.tuning
+
     def build(self, data: Datasets) -> nn.Module:
         """The network with its public initial weights."""
         raise HalfmaskError(f"the task '{self.name}' has no network of its own: give it a model")
@@ -143,6 +157,14 @@ class Task(ABC):
 
     def prepare(self, model: nn.Module, public: Records | None) -> None:  # noqa: B027
         """What an untrained network learns from public records before the first step: normalisation statistics, say."""
+
+    def pretraining(self, setup: Setup, engine: ClippingEngine) -> PublicHalf | None:
+        """The task's own way of showing public records to the whole network in pre-training; by default as any other step does."""
+        return None
+
+    def learning(self, model: nn.Module) -> AbstractContextManager[None]:
+        """In which the whole network may learn from a public batch what no gradient tells it: normalisation statistics, say."""
+        return nullcontext()
 
     def sample(self, model: nn.Module, records: Records) -> Batch:
         """Records to try the loss on where no public ones are at hand: noise in the shapes of the private ones; no value is read."""
