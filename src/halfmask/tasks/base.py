@@ -31,6 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError, unknown_name
+from halfmask.metrics.names import MetricInfo, declare
 
 if TYPE_CHECKING:
     from halfmask.data.records import Datasets, Records
@@ -82,6 +83,8 @@ class Task(ABC):
         units: the kinds of unit that its records belong to, the finest first.
         numbers: how many uniform numbers `change` takes for a record; 0 for a task whose records are shown as they are.
         labels: what of a record is public besides its view, in the words of the certificate.
+        metrics: of what `score` measures, by name: how it is printed, its unit, and whether more of it is better.
+        drawn: what `pictures` shows, in the words of a page.
     """
 
     name: ClassVar[str] = ""
@@ -89,6 +92,8 @@ class Task(ABC):
     groups: ClassVar[Mapping[str, type]] = {}
     numbers: ClassVar[int] = 0
     labels: ClassVar[str] = "the labels of every private record"
+    metrics: ClassVar[Mapping[str, MetricInfo]] = {}
+    drawn: ClassVar[str] = "What each method makes of test records"
 
     def __init__(self, config: Any):
         self.config = config
@@ -219,6 +224,7 @@ _BUILT_IN = {"pose": "halfmask.tasks.pose", "own": "halfmask.tasks.own", "canari
 def register(task: type[Task]) -> type[Task]:
     """Make a task known by its name, so that recipes can ask for it."""
     _TASKS[task.name] = task
+    declare(task.metrics)
     return task
 
 
@@ -232,6 +238,7 @@ def task_named(name: str) -> type[Task]:
         # Tasks of other packages: those that declare the entry point, and no module that a recipe happens to name.
         for entry in entry_points(group="halfmask.tasks", name=name):
             _TASKS[name] = entry.load()
+            declare(_TASKS[name].metrics)
     if name not in _TASKS:
         raise unknown_name("task", name, sorted({*_BUILT_IN, *_TASKS} - {"own", "canaries"}))
     return _TASKS[name]

@@ -213,6 +213,7 @@ class PoseTask(Task):
     numbers = NUMBERS
     groups = POSE_GROUPS
     labels = "keypoints, visibility and crop box"
+    drawn = "Skeletons that each method draws on test people"
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:  # noqa: D102
         return pose_loss(model, batch)
