@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from halfmask.data.records import Datasets, Records
     from halfmask.errors import HalfmaskError
     from halfmask.gradients.engine import ClippingEngine
+    from halfmask.metrics.names import MetricInfo
     from halfmask.privacy.costs import account
     from halfmask.tasks.base import Scores, Task, register
     from halfmask.training.own import train
@@ -23,6 +24,7 @@ __all__ = [
     "ClippingEngine",
     "Datasets",
     "HalfmaskError",
+    "MetricInfo",
     "Private",
     "Records",
     "Scores",
@@ -40,6 +42,7 @@ _HOMES = {
     "ClippingEngine": "halfmask.gradients.engine",
     "Datasets": "halfmask.data.records",
     "HalfmaskError": "halfmask.errors",
+    "MetricInfo": "halfmask.metrics.names",
     "Private": "halfmask.training.own_loop",
     "Records": "halfmask.data.records",
     "Scores": "halfmask.tasks.base",

@@ -12,12 +12,15 @@ import torch
 from safetensors.torch import load_file
 
 import halfmask.training.pretrain as module
+from halfmask.data import datasets
 from halfmask.data.augment import augment
 from halfmask.data.figures import FLIP_PAIRS
 from halfmask.gradients.engine import ClippingEngine
+from halfmask.models.pose import build_model
 from halfmask.models.simcc import PoseModel
+from halfmask.tasks.pose_pretraining import FromCrops
 from halfmask.training.config import RunConfig
-from halfmask.training.pretrain import FromImages, pretrain
+from halfmask.training.pretrain import pretrain
 from halfmask.training.progress import Progress
 from halfmask.training.public import PublicHalf
 from halfmask.training.setup import Setup
@@ -78,8 +81,8 @@ def test_pretraining_reads_public_people_and_learns(
     tiny_config: Callable[..., RunConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    real = module.figures_records
-    monkeypatch.setattr(module, "figures_records", lambda *a: asked.append(a[:4]) or real(a[0], min(a[1], 24), *a[2:]))
+    real = datasets.figures_records
+    monkeypatch.setattr(datasets, "figures_records", lambda *a: asked.append(a[:4]) or real(a[0], min(a[1], 24), *a[2:]))
     config = tiny_config("optimiser.name=adamw", "optimiser.learning_rate=0.002", "data.public=24", epochs=8)
     folder = pretrain(config, tmp_path / "run")
     assert {population for population, *_ in asked} == {"public"}
@@ -117,8 +120,8 @@ def test_pretraining_on_a_dataset_opens_public_images_alone(
 
 def ready(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> Setup:
     """Judged on a dozen people."""
-    real = module.figures_records
-    monkeypatch.setattr(module, "figures_records", lambda *a: real(a[0], min(a[1], 12), *a[2:]))
+    real = datasets.figures_records
+    monkeypatch.setattr(datasets, "figures_records", lambda *a: real(a[0], min(a[1], 12), *a[2:]))
     return module._prepare(config, Progress())
 
 
@@ -128,7 +131,7 @@ def test_a_share_of_people_is_shown_as_their_view(
 ) -> None:
     settings = (f"pretrain.view_share={share}", "view.options={kernel: 9, sigma: 3.0}", "data.public=12")
     setup = ready(tiny_config(*settings), monkeypatch)
-    half = FromImages(setup, ClippingEngine(setup.model))
+    half = FromCrops(setup, ClippingEngine(setup.model))
     images = torch.randint(0, 256, (200, 3, 16, 12), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     shown = half._some_as_views({"image": images.clone()})["image"]
     changed = (shown != images).flatten(1).any(1)
@@ -142,8 +145,8 @@ def test_a_share_of_people_is_shown_as_their_view(
 def test_the_top_alone_is_trained_on_features_computed_once(
     tiny_config: Callable[..., RunConfig], tmp_path: Path, fresh_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real_draw, real_lower = module.figures_records, PoseModel.lower
-    monkeypatch.setattr(module, "figures_records", lambda *a: real_draw(a[0], min(a[1], 12), *a[2:]))
+    real_draw, real_lower = datasets.figures_records, PoseModel.lower
+    monkeypatch.setattr(datasets, "figures_records", lambda *a: real_draw(a[0], min(a[1], 12), *a[2:]))
     passed: list[int] = []
     people = lambda images: int((images != 0).flatten(1).any(1).sum())  # noqa: E731
     monkeypatch.setattr(PoseModel, "lower", lambda self, images: passed.append(people(images)) or real_lower(self, images))
@@ -151,15 +154,15 @@ def test_the_top_alone_is_trained_on_features_computed_once(
     settings.append("optimiser.name=adamw")
     config = tiny_config(*settings, epochs=12)
     folder = pretrain(config, tmp_path / "run")
-    # The loop tries the loss on four pictures of noise, twice, before the first step.
-    judged, tried = 2 * 12, 2 * 4
+    # The loop tries the loss before the first step: on three batches of four people it is judged on and three of noise, together and alone.
+    judged, tried = 2 * 12, (3 + 3) * 2 * 4
     assert sum(passed) == 12 * (1 + 2) * 2 + judged + tried, (
         "a record and two copies, image and view; then each test person and their mirror image"
     )
     losses = [json.loads(line).get("public_loss") for line in (folder / "log.jsonl").read_text().splitlines()[1:]]
     assert losses[-1] < losses[0]
     torch.manual_seed(config.seed)
-    state, before = load_file(folder / "model.safetensors"), module.build_model(config.model).state_dict()
+    state, before = load_file(folder / "model.safetensors"), build_model(config.model).state_dict()
     moved = {name for name, tensor in state.items() if not torch.equal(tensor, before[name])}
     assert moved and all(name.startswith(("head.", "backbone.stages.3.")) for name in moved)
 
@@ -168,8 +171,8 @@ def test_people_trained_on_are_public_and_cost_nothing(
     tiny_config: Callable[..., RunConfig], tmp_path: Path, fresh_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is the one loop, and the one loop pays: here it does not."""
-    real = module.figures_records
-    monkeypatch.setattr(module, "figures_records", lambda *a: real(a[0], min(a[1], 12), *a[2:]))
+    real = datasets.figures_records
+    monkeypatch.setattr(datasets, "figures_records", lambda *a: real(a[0], min(a[1], 12), *a[2:]))
     monkeypatch.setattr("halfmask.privacy.account.Account.pay", lambda self, spend: pytest.fail("public people were paid for"))
     pretrain(tiny_config("data.public=12", epochs=1), tmp_path / "run")
     assert not list((fresh_home / "ledgers").glob("*.jsonl"))
@@ -180,5 +183,5 @@ def test_no_gradient_is_longer_than_fifty(factor: float, tiny_config: Callable[.
     """An untrained network's can be; shortened, they keep their direction."""
     monkeypatch.setattr(PublicHalf, "gradient", lambda self: torch.ones(self.engine.size) * factor / self.engine.size**0.5)
     setup = ready(tiny_config("data.public=12"), monkeypatch)
-    found = FromImages(setup, ClippingEngine(setup.model)).gradient()
+    found = FromCrops(setup, ClippingEngine(setup.model)).gradient()
     assert float(found.norm()) == pytest.approx(min(factor, 50.0), rel=1e-3) and float(found.std()) < 1e-6 < float(found.min())

@@ -56,8 +56,9 @@ def compare(
     """
     from halfmask.cli.console import Console, TerminalProgress, note, say, say_json
     from halfmask.gradients.mechanism import METHODS
+    from halfmask.metrics.names import shown
     from halfmask.report.page import write_results
-    from halfmask.report.tables import method_table
+    from halfmask.report.tables import method_tables
     from halfmask.tasks.base import task_named
     from halfmask.training.config import build_config, load_recipe
     from halfmask.training.setup import pick_device
@@ -93,7 +94,9 @@ def compare(
     if as_json:
         say_json(results)
         return
-    Console().print(method_table(results["summary"]))
+    metrics = shown(name for row in results["summary"] for name in row if isinstance(row[name], dict))
+    for table in method_tables(results["summary"], metrics):
+        Console().print(table)
     say(f"optimiser: {results['optimiser']}")
     say(results["remark"])
     say(f"page: {out / 'index.html'}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from halfmask.data.records import Records
 
 _SCORING = "What is scored"
+# Settings of a dataset that mean nothing for another.
+_FILES = ("format", "splits", "annotations", "boxes")
 
 
 def evaluate(
@@ -67,14 +69,13 @@ def evaluate(
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Score a run's model on a test split, by the metric of its dataset: PCKh, PCK of torso length, or OKS-AP.
+    """Score a run's model on a test split, by the metrics of its task; for poses that of its dataset: PCKh, PCK of torso length, or OKS-AP.
 
     metrics.json is rewritten when the run's own dataset is scored as training does it, with the flip test.
     """
     from dataclasses import replace
 
     from halfmask.cli.console import Console, TerminalProgress, say, say_json
-    from halfmask.data.datasets import DataConfig
     from halfmask.data.records import PRIVATE, VIEW
     from halfmask.data.viewing import with_view
     from halfmask.training.outputs import RunFolder, scores_body
@@ -84,22 +85,7 @@ def evaluate(
     use_threads(threads)
     trained = open_run(run, device)
     config = trained.config
-    chosen = config.data
-    if not isinstance(chosen, DataConfig):
-        if data is not None or images is not None or boxes is not None:
-            raise HalfmaskError(
-                f"--data, --images and --boxes choose among people with joints: the task '{config.task}' has a dataset of its own"
-            )
-    elif data is not None and data != chosen.name:
-        # Splits and files are the run's dataset's own; how the joints are wanted is the model's.
-        fresh = DataConfig()
-        chosen = replace(chosen, name=data, format=fresh.format, splits=fresh.splits, annotations=fresh.annotations, boxes=fresh.boxes)
-    if images is not None:
-        chosen = replace(chosen, splits=replace(chosen.splits, test=images))
-    if boxes is not None:
-        chosen = replace(chosen, boxes=boxes)
-    if isinstance(chosen, DataConfig) and chosen.name == "figures" and not chosen.test:
-        chosen = replace(chosen, test=DataConfig().test)
+    chosen = choose_data(config.task, config.data, data, images, boxes)
     with TerminalProgress() as progress:
         task = type(trained.task)(replace(config, data=chosen))
         people = task.load_test(progress.stage)
@@ -128,6 +114,28 @@ def evaluate(
         say(f"written: {run / 'metrics.json'}")
 
 
+def choose_data(task: str, settings: Any, data: str | None = None, images: str | None = None, boxes: str | None = None) -> Any:
+    """The settings of the data to score on: a run's own, with what the options name instead, as far as its task has such settings."""
+    from dataclasses import replace
+
+    chosen, fresh = settings, type(settings)
+    for option, value, needed in (("--data", data, "splits"), ("--images", images, "splits"), ("--boxes", boxes, "boxes")):
+        if value is not None and not hasattr(chosen, needed):
+            what = "a detector's boxes" if needed == "boxes" else "splits to choose from"
+            raise HalfmaskError(f"{option} is '{value}': the task '{task}' has a dataset of its own, without {what}")
+    if data is not None and data != chosen.name:
+        # Splits and files are the run's dataset's own; how the targets are wanted is the model's.
+        files = {name: getattr(fresh(), name) for name in _FILES if hasattr(chosen, name)}
+        chosen = replace(chosen, name=data, **files)
+    if images is not None:
+        chosen = replace(chosen, splits=replace(chosen.splits, test=images))
+    if boxes is not None:
+        chosen = replace(chosen, boxes=boxes)
+    if chosen.name == "figures" and getattr(chosen, "test", None) == 0:
+        chosen = replace(chosen, test=fresh().test)
+    return chosen
+
+
 def _check_open(people: Records, run: Path, even_so: bool) -> None:
     """Scores on protected people are a read of them that no noise covers."""
     from halfmask.cli.console import warn
@@ -154,25 +162,25 @@ def score_table(metrics: dict[str, float], views: dict[str, float] | None, title
     """Joint groups down, so that the table fits a narrow terminal."""
     from rich.table import Table
 
-    from halfmask.metrics.names import headline, is_percentage, printed
+    from halfmask.metrics.names import about, has_headline, headline, printed
     from halfmask.report.tables import format_metric, heading
 
     table = Table(title=title, title_justify="left")
     first, second = headline(metrics)
-    table.add_column(printed(first))
+    table.add_column(printed(first) if has_headline(metrics) else "Metric")
     table.add_column("Images", justify="right")
     if views is not None:
         table.add_column("Views ψ", justify="right")
     groups = [name for name in metrics if "/" in name]
     means = [name for name in metrics if "/" not in name]
+    grouped = bool(groups) and has_headline(metrics)
     for name in (*groups, *means):
         # Average precision has no groups of joints; its ten numbers stand under their own names.
-        label = {first: "Mean", second: f"Mean {printed(second)}"}.get(name, heading(name)) if groups else heading(name)
-        if name == first and groups:
+        label = {first: "Mean", second: f"Mean {printed(second)}"}.get(name, heading(name)) if grouped else heading(name)
+        if name == first and grouped:
             table.add_section()
-        digits = 1 if is_percentage(name) else None
         shown = [metrics[name]] + ([views[name]] if views is not None else [])
-        table.add_row(label, *(format_metric(value, digits=digits) for value in shown))
+        table.add_row(label, *(format_metric(value, digits=about(name).digits) for value in shown))
     return table
 
 

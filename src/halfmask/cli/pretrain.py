@@ -44,7 +44,7 @@ def pretrain(
     folder = out or default_folder(recipe, config.task, "public")
 
     from halfmask.cli.console import TerminalProgress, note, say, say_json
-    from halfmask.metrics.names import headline, printed
+    from halfmask.report.tables import score_line
     from halfmask.training.pretrain import pretrain as train_on_public
     from halfmask.training.runs import read_json
 
@@ -59,7 +59,7 @@ def pretrain(
     if as_json:
         say_json({"run": str(folder), "metrics": metrics})
         return
-    scores = metrics["metrics"]
-    shown = "   ".join(f"{printed(name)} {scores[name]:.1f}" for name in headline(scores) if scores.get(name) is not None)
-    say(f"{shown}   (public people set aside)")
-    say(f"weights: {folder / 'model.safetensors'}   (use them with --set model.weights=…)")
+    say(f"{score_line(metrics['metrics'])}   (public people set aside)")
+    # Where a task's network begins is its own setting, if it has one.
+    how = "   (use them with --set model.weights=…)" if hasattr(config.model, "weights") else ""
+    say(f"weights: {folder / 'model.safetensors'}{how}")

@@ -173,8 +173,7 @@ def _tell_how_to_go_on(folder: Path) -> None:
 
 def _summary(folder: Path, as_json: bool) -> None:
     from halfmask.cli.console import say, say_json
-    from halfmask.metrics.names import headline, printed
-    from halfmask.report.tables import format_cell
+    from halfmask.report.tables import score_line
     from halfmask.training.runs import read_json
 
     metrics = read_json(folder / "metrics.json")
@@ -186,10 +185,7 @@ def _summary(folder: Path, as_json: bool) -> None:
     if metrics is None:
         say("the dataset has no test split, so the model was not scored")
     else:
-        found = metrics["metrics"]
-        shown = [name for name in dict.fromkeys(headline(found)) if found.get(name) is not None]
-        scores = "   ".join(f"{printed(name)} {format_cell(found, name)}" for name in shown)
-        say(f"{scores}   ({metrics['dataset']}, {metrics['split']})")
+        say(f"{score_line(metrics['metrics'])}   ({metrics['dataset']}, {metrics['split']})")
     say(promise_line(certificate))
     say(f"certificate: {folder / 'certificate.md'}")
 

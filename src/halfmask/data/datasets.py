@@ -22,6 +22,8 @@ from halfmask.errors import HalfmaskError
 from halfmask.settings import setting
 
 Report = Callable[[str, int, int], None]
+# So many public people of `figures` judge weights that were pre-trained on others.
+_JUDGED = 400
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,15 @@ def load_test(config: DataConfig, size: tuple[int, int], report: Report | None =
 
 
 def load_public(config: DataConfig, size: tuple[int, int], report: Report | None = None) -> tuple[PoseRecords, PoseRecords | None]:
-    """The public people of a dataset on disk, and those set apart for tuning; no image of anybody else is opened."""
+    """The public people of a dataset, and those set apart for tuning; no image of anybody else is opened.
+
+    Of `figures`, the first `data.public` public people and some who follow them.
+    """
+    if config.name == "figures":
+        telling = _telling(report, "drawing public people")
+        counts = ((config.public, 0), (_JUDGED, config.public))
+        public, judged = (figures_records("public", count, config.seed, skip, size, telling) for count, skip in counts)
+        return public, judged
     parts, _ = _load_parts(config, size, ("public", "tuning"), report)
     if "public" not in parts:
         raise HalfmaskError(f"'{config.name}' has no record with split 'public': there is nobody to pre-train on. {_splits_hint(config)}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import html
 import json
+import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,12 @@ import numpy as np
 
 from halfmask.data.records import Records
 from halfmask.data.viewing import with_view
-from halfmask.metrics.names import headline, is_percentage
+from halfmask.metrics.names import about, has_headline, headline, is_percentage, printed, shown
 from halfmask.report.audits import audit_sections
 from halfmask.report.overlay import contact_sheet, save_png
 from halfmask.report.plots import accuracy_against_epsilon
 from halfmask.report.style import STYLE
-from halfmask.report.tables import DEFAULT_METRICS, format_cell, heading, summarise, write_csv
+from halfmask.report.tables import format_cell, heading, summarise, write_csv
 from halfmask.tasks.base import task_named
 from halfmask.training.runs import open_run
 from halfmask.training.sweep import PlannedRun, measured, optimiser_line, pictured, read_certificate, remark
@@ -38,9 +40,7 @@ def write_results(
 ) -> dict[str, Any]:
     """Write every file of a comparison; returns the content of `results.json`."""
     config = planned[0].config
-    metrics = measured(planned)
-    known = [name for name in DEFAULT_METRICS if name in metrics]
-    summary = summarise(rows, metrics=known or metrics)
+    summary = summarise(rows, metrics=shown(measured(planned)))
     view = task_named(config.task)(config).view() or make_view(config.view.name, config.view.options)
     results = {
         "recipe": recipe,
@@ -56,8 +56,8 @@ def write_results(
     }
     write_csv(out / "results.csv", rows)
     (out / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
-    metric, _ = headline(known or metrics)
-    accuracy_against_epsilon(summary, out / "accuracy.html", out / "accuracy.png", metric=metric)
+    for metric, name in charts(summary).items():
+        accuracy_against_epsilon(summary, out / f"{name}.html", out / f"{name}.png", metric=metric)
     sheet = overlay_sheet(pictured(planned), people, overlays) if overlays else None
     if sheet is not None:
         save_png(out / "overlays.png", sheet)
@@ -65,6 +65,16 @@ def write_results(
         (out / "overlays.png").unlink(missing_ok=True)
     (out / "index.html").write_text(page(out, results, pictured(planned)))
     return results
+
+
+def charts(summary: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Which metrics have a chart, and what its files are called: of poses the first number, of other tasks each that was measured."""
+    named = _named(summary)
+    first = headline(named)[0]
+    wanted = [first] if has_headline(named) else shown(named)
+    wanted = [name for name in wanted if any(_is_measured(row.get(name)) for row in summary)] or [first]
+    slugs = {name: f"accuracy-{re.sub('[^a-z0-9]+', '-', name.lower()).strip('-')}" for name in wanted}
+    return slugs | {wanted[0]: "accuracy"}
 
 
 def overlay_sheet(runs: Sequence[PlannedRun], people: Records, count: int) -> np.ndarray | None:
@@ -93,13 +103,15 @@ def overlay_sheet(runs: Sequence[PlannedRun], people: Records, count: int) -> np
 def page(out: Path, results: Mapping[str, Any], runs: Sequence[PlannedRun]) -> str:
     """The readable page. Pictures are inside it, so it can be sent as one file."""
     say = html.escape
-    named = [name for row in results["summary"] for name in row if isinstance(row[name], Mapping)]
+    named = _named(results["summary"])
     percent = " are percentages" if all(map(is_percentage, named)) else ""
     facts = (
         f"Optimiser: {results['optimiser']}. Strategy {results['strategy']}, {results['epochs']:g} epochs, "
         f"expected batch {results['batch']}. Public view ψ: {results['view']}. Scores{percent} "
         "on the test split, mean ± sample standard deviation over seeds."
     )
+    if any(not about(name).higher_is_better for name in named):
+        facts += " ↓: the lower, the better."
     parts = [
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
@@ -108,13 +120,13 @@ def page(out: Path, results: Mapping[str, Any], runs: Sequence[PlannedRun]) -> s
         f"<p>Recipe <code>{say(results['recipe'])}</code>. {say(facts)}</p>",
         _table(results["summary"]),
         f'<p class="remark">{say(results["remark"])}</p>',
-        "<h2>Accuracy against privacy loss</h2>",
-        _image(out / "accuracy.png", f"{heading(headline(named)[0])} of each method against ε"),
+        f"<h2>{'Accuracy' if percent else 'Scores'} against privacy loss</h2>",
+        *_charts(out, results["summary"]),
     ]
     if (out / "overlays.png").is_file():
         parts += [
             "<h2>What the models see</h2>",
-            _image(out / "overlays.png", "Skeletons that each method draws on test people"),
+            _image(out / "overlays.png", task_named(runs[0].config.task).drawn),
             f'<p class="small">Shown: {say(_PICTURED)}.</p>',
         ]
     parts.append("<h2>What is promised</h2>")
@@ -158,11 +170,29 @@ def private_half(folder: Path) -> list[str]:
 
 
 def _table(summary: Sequence[Mapping[str, Any]]) -> str:
-    columns = tuple(dict.fromkeys((*_COLUMNS, *headline(name for row in summary for name in row if isinstance(row[name], Mapping)))))
+    columns = (*_COLUMNS, *shown(_named(summary)))
     head = "".join(f"<th>{html.escape(heading(column))}</th>" for column in columns)
     lines = ["".join(f"<td>{html.escape(format_cell(row, column))}</td>" for column in columns) for row in summary]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _charts(out: Path, summary: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The chart of the first metric, and those of the others to be opened."""
+    parts: list[str] = []
+    for metric, name in charts(summary).items():
+        image = _image(out / f"{name}.png", f"{printed(metric)} of each method against ε")
+        parts.append(f"<details><summary>{html.escape(heading(metric))}</summary>{image}</details>" if parts else image)
+    return parts
+
+
+def _named(summary: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The metrics of summary rows, each once."""
+    return list(dict.fromkeys(name for row in summary for name in row if isinstance(row[name], Mapping)))
+
+
+def _is_measured(value: object) -> bool:
+    return isinstance(value, Mapping) and math.isfinite(value["mean"])
 
 
 def _image(path: Path, about: str) -> str:

@@ -1,4 +1,4 @@
-"""Charts of accuracy against privacy, as a page to explore and as a still picture.
+"""Charts of a metric against privacy, as a page to explore and as a still picture.
 
 The page carries plotly's script inside, so that it opens without a network. The picture is drawn with the
 tools in `halfmask.report.canvas`, because plotly's own export needs a browser.
@@ -16,9 +16,10 @@ import numpy as np
 import plotly.graph_objects as go
 
 from halfmask.errors import HalfmaskError
+from halfmask.metrics.names import about, printed, with_unit
 from halfmask.report import canvas
 from halfmask.report.overlay import save_png
-from halfmask.report.tables import Row, format_epsilon, format_metric, heading, is_non_private
+from halfmask.report.tables import Row, format_epsilon, format_metric, is_non_private
 
 _WIDTH, _HEIGHT = 900, 600
 _TITLE_TEXT, _LABEL_TEXT, _NOTE_TEXT = 0.68, 0.5, 0.45
@@ -81,7 +82,7 @@ def accuracy_against_epsilon(
     if len({point.epsilon for one in series for point in one.points if point.epsilon is not None}) < 2:
         method_bars(summary_rows, path_html, path_png, metric=metric, title=title)
         return
-    title = title or f"{heading(metric)} against privacy loss ε"
+    title = title or f"{printed(metric)} against privacy loss ε"
     _write_html(_lines_figure(series, metric, title), path_html)
     if path_png is not None:
         save_png(path_png, _lines_picture(series, metric, title))
@@ -100,7 +101,7 @@ def method_bars(
     The arguments are those of `accuracy_against_epsilon`.
     """
     series = _series(summary_rows, metric)
-    title = title or f"{heading(metric)} by method"
+    title = title or f"{printed(metric)} by method"
     _write_html(_bars_figure(series, metric, title), path_html)
     if path_png is not None:
         save_png(path_png, _bars_picture(series, metric, title))
@@ -153,7 +154,7 @@ def _point(row: Row, metric: str) -> _Point | None:
             f"method '{row.get('method')}' has ε {epsilon}; expected a positive number, or none for a method "
             "without a privacy guarantee: mend the summary row"
         )
-    return _Point(float(mean), spread, epsilon, format_metric(value, row.get("seeds")))
+    return _Point(float(mean), spread, epsilon, format_metric(value, row.get("seeds"), about(metric).digits))
 
 
 def _has_spread(series: list[_Series]) -> bool:
@@ -224,7 +225,7 @@ def _lines_figure(series: list[_Series], metric: str, title: str) -> go.Figure:
         ticktext=[format_epsilon(None, epsilon) for epsilon in epsilons],
         title="privacy loss ε (smaller is more private)",
     )
-    figure.update_yaxes(title=f"{heading(metric)} (%)")
+    figure.update_yaxes(title=with_unit(metric))
     return _styled(figure, series, title)
 
 
@@ -246,7 +247,7 @@ def _bars_figure(series: list[_Series], metric: str, title: str) -> go.Figure:
             )
         )
     figure.update_yaxes(autorange="reversed")
-    figure.update_xaxes(title=f"{heading(metric)} (%)", rangemode="tozero")
+    figure.update_xaxes(title=with_unit(metric), rangemode="tozero")
     return _styled(figure, series, title)
 
 
@@ -288,7 +289,7 @@ def _lines_picture(series: list[_Series], metric: str, title: str) -> np.ndarray
     def to_y(value: float) -> float:
         return bottom - (value - ticks[0]) / (ticks[-1] - ticks[0]) * (bottom - top)
 
-    canvas.draw_text(picture, f"{heading(metric)} (%)", (24, top - 24), _LABEL_TEXT, canvas.FAINT_INK)
+    canvas.draw_text(picture, with_unit(metric), (24, top - 24), _LABEL_TEXT, canvas.FAINT_INK)
     for tick in ticks:
         canvas.draw_line(picture, (left, to_y(tick)), (right, to_y(tick)), canvas.GRID)
         canvas.draw_text(picture, f"{tick:g}", (left - 10, to_y(tick)), _LABEL_TEXT, align="right")
@@ -384,5 +385,5 @@ def _bars_picture(series: list[_Series], metric: str, title: str) -> np.ndarray:
         canvas.draw_text(picture, point.text, (to_x(point.high) + 12, y), _LABEL_TEXT)
     canvas.draw_line(picture, (left, top), (left, bottom), canvas.INK)
     centre = ((left + right) / 2, bottom + 48)
-    canvas.draw_text(picture, f"{heading(metric)} (%)", centre, _LABEL_TEXT, canvas.FAINT_INK, align="centre")
+    canvas.draw_text(picture, with_unit(metric), centre, _LABEL_TEXT, canvas.FAINT_INK, align="centre")
     return picture

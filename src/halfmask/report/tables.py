@@ -17,7 +17,7 @@ from typing import Any
 from rich.table import Table
 
 from halfmask.errors import HalfmaskError, unknown_name
-from halfmask.metrics.names import HEADLINES, is_percentage, printed
+from halfmask.metrics.names import HEADLINES, about, printed, shown, value_with_unit
 
 Row = Mapping[str, Any]
 
@@ -99,20 +99,31 @@ def format_cell(row: Row, column: str) -> str:
     if column == "epsilon":
         return format_epsilon(row.get("method"), value)
     if isinstance(value, Mapping):
-        return format_metric(value, row.get("seeds"), 1 if is_percentage(column) else None)
+        return format_metric(value, row.get("seeds"), about(column).digits)
     if isinstance(value, float):
-        return _format_number(value, 1) if "@" in column or column in DEFAULT_METRICS else f"{value:.4g}"
+        return _format_number(value, about(column).digits)
     return UNKNOWN if value is None else str(value)
 
 
+def score_line(metrics: Row) -> str:
+    """The numbers that stand for a model in one line, with their units; those that were not measured are left out."""
+    found = [name for name in shown(metrics) if metrics[name] is not None]
+    return "   ".join(f"{printed(name)} {value_with_unit(name, format_metric(metrics[name], digits=about(name).digits))}" for name in found)
+
+
 def heading(column: str) -> str:
-    """Name a column for readers; "pckh@0.5/head" becomes "Head", as in published tables."""
+    """Name a column for readers; "pckh@0.5/head" becomes "Head", as in published tables.
+
+    What is no percentage says its unit, and what is better when it is lower has an arrow that points down.
+    """
     if column in _HEADINGS:
         return _HEADINGS[column]
     metric, slash, part = column.partition("/")
     if slash:
         return part.capitalize()
-    return printed(metric)
+    info = about(metric)
+    unit = f" ({info.unit})" if info.unit and info.unit != "%" else ""
+    return printed(metric) + unit + ("" if info.higher_is_better else " ↓")
 
 
 def method_table(rows: Sequence[Row], columns: Sequence[str] | None = None, *, title: str | None = None) -> Table:
@@ -130,6 +141,15 @@ def method_table(rows: Sequence[Row], columns: Sequence[str] | None = None, *, t
     for row in rows:
         table.add_row(*(format_cell(row, column).replace("[", r"\[") for column in shown))
     return table
+
+
+def method_tables(rows: Sequence[Row], metrics: Sequence[str], at_once: int = 3) -> list[Table]:
+    """Lay rows out for a narrow terminal: `at_once` metrics in a table, each table with what tells the rows apart."""
+    columns = _checked_columns(rows, None)
+    told_apart = [column for column in columns if column not in metrics]
+    kept = [name for name in metrics if name in columns]
+    parts = [kept[start : start + at_once] for start in range(0, len(kept), at_once)] or [[]]
+    return [method_table(rows, [*told_apart, *part]) for part in parts]
 
 
 def markdown_table(rows: Sequence[Row], columns: Sequence[str] | None = None) -> str:

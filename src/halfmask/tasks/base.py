@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -30,9 +31,13 @@ import torch
 from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError, unknown_name
+from halfmask.metrics.names import MetricInfo, declare
 
 if TYPE_CHECKING:
     from halfmask.data.records import Datasets, Records
+    from halfmask.gradients.engine import ClippingEngine
+    from halfmask.training.public import PublicHalf
+    from halfmask.training.setup import Setup
     from halfmask.views.base import View
 
 Batch = dict[str, Tensor]
@@ -78,6 +83,8 @@ class Task(ABC):
         units: the kinds of unit that its records belong to, the finest first.
         numbers: how many uniform numbers `change` takes for a record; 0 for a task whose records are shown as they are.
         labels: what of a record is public besides its view, in the words of the certificate.
+        metrics: of what `score` measures, by name: how it is printed, its unit, and whether more of it is better.
+        drawn: what `pictures` shows, in the words of a page.
     """
 
     name: ClassVar[str] = ""
@@ -85,6 +92,8 @@ class Task(ABC):
     groups: ClassVar[Mapping[str, type]] = {}
     numbers: ClassVar[int] = 0
     labels: ClassVar[str] = "the labels of every private record"
+    metrics: ClassVar[Mapping[str, MetricInfo]] = {}
+    drawn: ClassVar[str] = "What each method makes of test records"
 
     def __init__(self, config: Any):
         self.config = config
@@ -111,6 +120,16 @@ class Task(ABC):
         if test is None:
             raise HalfmaskError("the dataset has no record with split 'test': there is nobody to judge the model on")
         return test
+
+    def load_public(self, report: Report | None = None) -> tuple[Records, Records | None]:
+        """Public records to pre-train on, and those to judge the weights on: without any, some of the first are set aside.
+
+        A task whose datasets are large, or lie on disk, answers without opening anybody private.
+        """
+        data = self.load(report)
+        if data.public is None:
+            raise HalfmaskError("the dataset has no record with split 'public': there is nobody to pre-train on")
+        return data.public, data.tuning
 
     def build(self, data: Datasets) -> nn.Module:
         """The network with its public initial weights."""
@@ -147,6 +166,14 @@ class Task(ABC):
 
     def prepare(self, model: nn.Module, public: Records | None) -> None:  # noqa: B027
         """What an untrained network learns from public records before the first step: normalisation statistics, say."""
+
+    def pretraining(self, setup: Setup, engine: ClippingEngine) -> PublicHalf | None:
+        """The task's own way of showing public records to the whole network in pre-training; by default as any other step does."""
+        return None
+
+    def learning(self, model: nn.Module) -> AbstractContextManager[None]:
+        """In which the whole network may learn from a public batch what no gradient tells it: normalisation statistics, say."""
+        return nullcontext()
 
     def sample(self, model: nn.Module, records: Records) -> Batch:
         """Records to try the loss on where no public ones are at hand: noise in the shapes of the private ones; no value is read."""
@@ -214,6 +241,7 @@ _BUILT_IN = {
 def register(task: type[Task]) -> type[Task]:
     """Make a task known by its name, so that recipes can ask for it."""
     _TASKS[task.name] = task
+    declare(task.metrics)
     return task
 
 
@@ -227,6 +255,7 @@ def task_named(name: str) -> type[Task]:
         # Tasks of other packages: those that declare the entry point, and no module that a recipe happens to name.
         for entry in entry_points(group="halfmask.tasks", name=name):
             _TASKS[name] = entry.load()
+            declare(_TASKS[name].metrics)
     if name not in _TASKS:
         raise unknown_name("task", name, sorted({*_BUILT_IN, *_TASKS} - {"own", "canaries"}))
     return _TASKS[name]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from halfmask.data.augment import NUMBERS, draw
-from halfmask.data.datasets import load_datasets, load_test
+from halfmask.data.datasets import load_datasets, load_public, load_test
 from halfmask.data.mapping import with_skeleton
 from halfmask.data.pose_records import UNITS, PoseRecords
 from halfmask.data.records import PRIVATE, Datasets, Records
@@ -23,8 +25,14 @@ from halfmask.metrics.pckh import head_size, pckh, summary
 from halfmask.models.checkpoints import read_state, weights_digest
 from halfmask.models.pose import build_model, choose_parameters, learn_statistics
 from halfmask.models.simcc import PoseModel, decode, flip_back, smoothed_targets
+from halfmask.models.tinyvit import learning_statistics
 from halfmask.tasks.base import MIRROR, Batch, Lower, Report, Scores, Task, register
 from halfmask.tasks.pose_settings import POSE_GROUPS
+
+if TYPE_CHECKING:
+    from halfmask.gradients.engine import ClippingEngine
+    from halfmask.training.public import PublicHalf
+    from halfmask.training.setup import Setup
 
 Logits = tuple[Tensor, Tensor]
 # So many public people tell the statistics of an untrained network.
@@ -205,6 +213,7 @@ class PoseTask(Task):
     numbers = NUMBERS
     groups = POSE_GROUPS
     labels = "keypoints, visibility and crop box"
+    drawn = "Skeletons that each method draws on test people"
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:  # noqa: D102
         return pose_loss(model, batch)
@@ -214,6 +223,9 @@ class PoseTask(Task):
 
     def load_test(self, report: Report | None = None) -> PoseRecords:  # noqa: D102
         return load_test(self.config.data, self.config.model.input_size, report)
+
+    def load_public(self, report: Report | None = None) -> tuple[PoseRecords, PoseRecords | None]:  # noqa: D102
+        return load_public(self.config.data, self.config.model.input_size, report)
 
     def build(self, data: Datasets) -> PoseModel:  # noqa: D102
         joints = data.private.targets.shapes()["joints"][1][0]
@@ -258,6 +270,17 @@ class PoseTask(Task):
         assert isinstance(model, PoseModel)
         some = min(_STATISTICS, len(public))
         learn_statistics(model, (public.batch(np.arange(start, min(start + 64, some)))["image"] for start in range(0, some, 64)))
+
+    def pretraining(self, setup: Setup, engine: ClippingEngine) -> PublicHalf:
+        """Crops, the first of them at half size."""
+        # Pre-training belongs to the rooms that ask a task, not to what a task needs.
+        from halfmask.tasks.pose_pretraining import FromCrops
+
+        return FromCrops(setup, engine)
+
+    def learning(self, model: nn.Module) -> AbstractContextManager[None]:
+        """Normalisation statistics: the people are public."""
+        return learning_statistics(model, momentum=0.05)
 
     def sample(self, model: nn.Module, records: Records) -> Batch:
         """Noise for pictures, and joints anywhere in them."""

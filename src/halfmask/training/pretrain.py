@@ -9,28 +9,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from halfmask.data.augment import augment
-from halfmask.data.datasets import load_public
-from halfmask.data.figures_records import figures_records
-from halfmask.data.pose_records import PoseRecords
 from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import PRIVATE, VIEW, Datasets, Records, Units
 from halfmask.data.viewing import with_view
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import Batch, ClippingEngine
 from halfmask.gradients.mechanism import method_named
-from halfmask.models.pose import build_model
-from halfmask.models.tinyvit import learning_statistics
 from halfmask.privacy.account import RAW, Account, Publication, protected_among
 from halfmask.privacy.fingerprints import Fingerprints
 from halfmask.privacy.sampling import PublicSampler
-from halfmask.tasks.pose import PoseTask
+from halfmask.tasks.base import Task, task_named
 from halfmask.training.config import RunConfig
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
@@ -50,15 +45,14 @@ _LONGEST = 50.0
 def pretrain(config: RunConfig, out: Path, progress: Progress | None = None) -> Path:
     """Train a model on the public people of a recipe's dataset and save it; returns the run folder.
 
-    Reads only public records: for `figures`, the first `data.public` public people. It is judged on `data.splits.tuning`, or on public
-    people set aside.
+    Reads only what the task calls public (`Task.load_public`). It is judged on the people set apart for tuning, or on public people set
+    aside.
     """
     progress = progress or Progress()
     folder = RunFolder.create(out, config)
     setup = _prepare(config, progress)
     trainer = Trainer(setup, folder, progress)
-    kind = FromFeatures if config.pretrain.top else FromImages
-    trainer.exact, trainer.payments = kind(setup, trainer.engine), Unpaid(setup, trainer.standing, progress)
+    trainer.exact, trainer.payments = _shown(setup, trainer.engine), Unpaid(setup, trainer.standing, progress)
     folder.log("start", steps=setup.steps, trainable_parameters=trainer.engine.size)
     trainer.train()
     trainer.optimiser.release_average()
@@ -70,18 +64,24 @@ def pretrain(config: RunConfig, out: Path, progress: Progress | None = None) -> 
 
 def _prepare(config: RunConfig, progress: Progress) -> Setup:
     torch.manual_seed(config.seed)
-    device, task = pick_device(config.device), PoseTask(config)
-    public, judged, dataset = _public_people(config, progress)
-    model = build_model(config.model, public.joints.shape[1]).to(device).eval()
-    view = make_view(config.view.name, config.view.options)
-    shown: Records = public
+    device, kind = pick_device(config.device), task_named(config.task)
+    task = kind(config)
+    public, judged = _public_people(task, progress)
+    prints = fingerprints_of(public)
+    data = Datasets(public, None, judged, config.data.name, prints)
+    # It begins with the weights that the model names: a strategy is what private runs have.
+    model = kind(replace(config, strategy="full")).build(data).to(device).eval()
+    view = task.view() or make_view(config.view.name, config.view.options)
+    shown = public
     if config.pretrain.top:
         task.trainable(model, "top")
         if config.pretrain.view_share:
             shown = with_view(public, view)
+        lower = task.lower(model)
+        if lower is None:
+            raise HalfmaskError(f"the task '{task.name}' has no lower part to compute once: set pretrain.top to false")
         telling = lambda done, total: progress.stage("features of public people", done, total)  # noqa: E731
-        shown = with_lower_features(shown, task, task.lower(model), device, telling, config.augment.copies)
-    prints = fingerprints_of(public)
+        shown = with_lower_features(shown, task, lower, device, telling, config.augment.copies if task.numbers else 0)
     return Setup(
         config,
         task,
@@ -89,7 +89,7 @@ def _prepare(config: RunConfig, progress: Progress) -> Setup:
         model,
         device,
         view,
-        Datasets(shown, None, judged, dataset, prints),
+        replace(data, private=shown),
         shown,
         Units(np.arange(len(shown)), 1),
         basis=None,
@@ -102,6 +102,13 @@ def _prepare(config: RunConfig, progress: Progress) -> Setup:
     )
 
 
+def _shown(setup: Setup, engine: ClippingEngine) -> PublicHalf:
+    """The half of a step that shows public people: as features, as their task shows them, or as any task's."""
+    if setup.config.pretrain.top:
+        return FromFeatures(setup, engine)
+    return setup.task.pretraining(setup, engine) or FromRecords(setup, engine)
+
+
 class Unpaid(Payments):
     """Public people cost nothing; who they are was written down before."""
 
@@ -112,12 +119,11 @@ class Unpaid(Payments):
         pass
 
 
-class _PublicPeople(PublicHalf):
+class PublicPeople(PublicHalf):
     """Public people, shown for what they are. What no gradient may be longer than, it is not."""
 
     def __init__(self, setup: Setup, engine: ClippingEngine):
         super().__init__(setup, engine, Showing(setup.config.augment, setup.task, setup.config.seed + 2, setup.device))
-        self.generator = torch.Generator().manual_seed(setup.config.seed + 2)
 
     def gradient(self) -> Tensor:
         """The mean gradient of the next batch."""
@@ -127,44 +133,11 @@ class _PublicPeople(PublicHalf):
 
     def learning(self) -> AbstractContextManager[None]:
         """What the network may learn of a batch besides."""
-        return nullcontext()
+        return self.setup.task.learning(self.setup.model)
 
 
-class FromImages(_PublicPeople):
-    """For training the whole network: crops changed anew each time, the first of them at half size, some of them as their views."""
-
-    def learning(self) -> AbstractContextManager[None]:
-        """Normalisation statistics: the people are public."""
-        return learning_statistics(self.setup.model, momentum=0.05)
-
-    def batch(self) -> Batch:  # noqa: D102
-        config, people = self.setup.config, self.setup.private
-        number, self.batches = self.batches, self.batches + 1
-        batch = self._some_as_views(people.batch(self.samplers["view"].draw()))
-        if number >= config.pretrain.small_share * self.setup.steps:
-            return self._changed(batch)
-        # Half-size pixel i covers pixels 2i and 2i + 1, so its centre is 2i + ½. The targets stay those of the whole size.
-        batch |= {"image": torch.nn.functional.avg_pool2d(batch["image"].float(), 2), "joints": (batch["joints"] - 0.5) / 2}
-        batch = self._changed(batch)
-        return batch | {"joints": batch["joints"] * 2 + 0.5}
-
-    def _changed(self, batch: Batch) -> Batch:
-        people = self.setup.private
-        assert isinstance(people, PoseRecords)
-        changed = augment(batch, self.generator, self.setup.config.augment.change, people.skeleton)
-        return {name: tensor.to(self.setup.device) for name, tensor in changed.items()}
-
-    def _some_as_views(self, batch: Batch) -> Batch:
-        """About `view_share` of the images replaced by their views, before any augmentation, as private views will be."""
-        images = batch["image"].numpy().copy()
-        chosen = torch.rand(len(images), generator=self.generator) < self.setup.config.pretrain.view_share
-        for i in torch.nonzero(chosen).flatten().tolist():
-            images[i] = self.setup.view.of({"image": images[i]}).public["image"]
-        return batch | {"image": torch.from_numpy(images)}
-
-
-class FromFeatures(_PublicPeople):
-    """For training stage 4 and the head: below them everything, of fixed copies of each record, is computed once."""
+class FromRecords(PublicPeople):
+    """For training the whole network, by default: records changed anew each time where their task knows how, a share of them as views."""
 
     def __init__(self, setup: Setup, engine: ClippingEngine):
         super().__init__(setup, engine)
@@ -172,39 +145,50 @@ class FromFeatures(_PublicPeople):
         self.views = round(config.pretrain.view_share * config.batch)
         sizes = {PRIVATE: config.batch - self.views, VIEW: self.views}
         self.samplers = {source: PublicSampler(len(setup.private), max(1, size), config.seed + 1) for source, size in sizes.items()}
+        self.people = self.seen(setup.private)
+
+    def seen(self, people: Records) -> Records:
+        """The people with what is shown of them."""
+        return with_view(people, self.setup.view) if self.views else people
 
     def batch(self) -> Batch:  # noqa: D102
         number, self.batches = self.batches, self.batches + 1
-        sources = (PRIVATE, VIEW) if self.views else (PRIVATE,)
+        times = 1 if self.setup.task.numbers else 0
         parts: list[Batch] = []
-        for source in sources:
-            parts += self.showing.show(self.setup.private, self.samplers[source].draw().numpy(), source, use="public", step=number, times=1)
+        for source in (PRIVATE, VIEW) if self.views else (PRIVATE,):
+            parts += self.showing.show(self.people, self.samplers[source].draw().numpy(), source, use="public", step=number, times=times)
+        if any(part.keys() != parts[0].keys() for part in parts):
+            raise HalfmaskError("the view shows other fields than the records have: set pretrain.view_share to 0")
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
-def _public_people(config: RunConfig, progress: Progress) -> tuple[PoseRecords, PoseRecords, str]:
-    if config.data.name == "figures":
-        draw = lambda count, skip: figures_records(  # noqa: E731
-            "public",
-            count,
-            config.data.seed,
-            skip,
-            config.model.input_size,
-            lambda d, t: progress.stage("drawing public people", d, t),
-        )
-        return draw(config.data.public, 0), draw(400, config.data.public), "figures"
-    public, tuning = load_public(config.data, config.model.input_size, progress.stage)
-    if len(public) < 10:
-        raise HalfmaskError(f"'{config.data.name}' has fewer than 10 records with split 'public': there is nobody to pre-train on")
-    _declare_public([public] if tuning is None else [public, tuning])
-    if tuning is not None:
-        return public, tuning, config.data.name
+class FromFeatures(FromRecords):
+    """For training the top of the network: below it everything, of fixed copies of each record, was computed once."""
+
+    def seen(self, people: Records) -> Records:
+        """The people as they are: their features are known."""
+        return people
+
+    def learning(self) -> AbstractContextManager[None]:
+        """Nothing: what lies below stays as it was when the features were computed."""
+        return nullcontext()
+
+
+def _public_people(task: Task, progress: Progress) -> tuple[Records, Records]:
+    public, judged = task.load_public(progress.stage)
+    name = task.config.data.name
+    if name != "figures":
+        if len(public) < 10:
+            raise HalfmaskError(f"'{name}' has fewer than 10 records with split 'public': there is nobody to pre-train on")
+        _declare_public([public] if judged is None else [public, judged])
+    if judged is not None:
+        return public, judged
     aside = max(1, len(public) // 10)
     everyone = np.arange(len(public))
-    return public.take(everyone[aside:]), public.take(everyone[:aside]), config.data.name
+    return public.take(everyone[aside:]), public.take(everyone[:aside])
 
 
-def _declare_public(parts: Sequence[PoseRecords]) -> None:
+def _declare_public(parts: Sequence[Records]) -> None:
     """Weights without noise remember people: nobody whom an account protects, and nobody who is trained on here may be private later."""
     prints = Fingerprints.joined([fingerprints_of(part) for part in parts])
     protected = sum(protected_among(prints).values())
