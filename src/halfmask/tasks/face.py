@@ -7,10 +7,10 @@ across images.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from halfmask.data.faces import SUBTASKS, UNITS, FaceRecords
 from halfmask.data.records import PRIVATE, Datasets, Records
 from halfmask.errors import HalfmaskError
 from halfmask.metrics.faces import face_scores
+from halfmask.metrics.names import MetricInfo
 from halfmask.models.checkpoints import load_into, read_state, weights_digest
 from halfmask.models.hyperface import HyperFace, parts_by_depth
 from halfmask.tasks.base import Batch, Lower, Report, Scores, Task, register
@@ -29,6 +30,17 @@ from halfmask.tasks.face_changes import NUMBERS, changed
 from halfmask.tasks.face_finding import find_faces
 from halfmask.tasks.face_settings import FACE_GROUPS, FaceModelConfig
 
+_OF_FACE = "% of face size"
+METRICS = {
+    "detection_accuracy": MetricInfo("detection accuracy", "%", digits=2),
+    "detection_ap": MetricInfo("detection AP", "%", digits=2),
+    "landmark_error": MetricInfo("landmark error", _OF_FACE, higher_is_better=False, digits=2),
+    "landmark_mse": MetricInfo("landmark MSE", higher_is_better=False),
+    "visibility_mse": MetricInfo("visibility MSE", higher_is_better=False),
+    "pose_error": MetricInfo("head pose error", "°", higher_is_better=False, digits=2),
+    "pose_mse": MetricInfo("head pose MSE", "rad²", higher_is_better=False),
+    "attribute_accuracy": MetricInfo("attribute accuracy", "%", digits=2),
+}
 # The metric of each task that stands for it.
 HEADLINES = {
     "detection": "detection_accuracy",
@@ -97,6 +109,8 @@ class FaceTask(Task):
     units = UNITS
     numbers = NUMBERS
     groups = FACE_GROUPS
+    metrics: ClassVar[Mapping[str, MetricInfo]] = METRICS
+    drawn = "Landmarks (green: visible, red: hidden) and head axes on test regions"
     labels = "which regions show a face and where they lie in their photographs, landmarks, visibility, head pose and the attribute"
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:  # noqa: D102
