@@ -17,7 +17,7 @@ from halfmask.data.figures.camera import PICTURE, Camera
 from halfmask.data.figures.draw import Canvas, Colour, mix
 from halfmask.data.figures.facedraw import draw_portrait
 from halfmask.data.figures.faceshape import FOREHEAD, Shape, View, inside, rotation
-from halfmask.data.figures.held import hold
+from halfmask.data.figures.held import Part, hold
 from halfmask.data.figures.light import Grain, Light, draw_light, shine
 from halfmask.data.figures.populations import BY_NAME, POPULATIONS, Population, within
 from halfmask.data.figures.portrait import LANDMARK_NAMES, MIRROR, Expression, Features, Portrait
@@ -132,12 +132,12 @@ class _Closeup:
     size: tuple[int, int]
     room: int
     camera: Camera
-    window: tuple[float, float, float]
     light: Light
     sun: np.ndarray
     portrait: Portrait
     pose: tuple[float, float, float]
-    held: list[tuple[np.ndarray, Colour]]
+    held: list[Part]
+    visible: np.ndarray
     subject: int
 
 
@@ -161,6 +161,27 @@ def _expression(rng: np.random.Generator) -> Expression:
     )
 
 
+def _place(rng: np.random.Generator, shape: Shape, turn: np.ndarray, distance: float, size: tuple[int, int]) -> View:
+    """Where a head is in a picture of that (height, width), and how big: anywhere, as long as the face is all in it."""
+    trial = View(turn, distance, 100.0, np.zeros(2))
+    spread = trial.project(shape.skin[shape.skin[:, 1] < FOREHEAD])
+    reach = 12.0  # ears and the nose stick out
+    low, high = spread.min(axis=0) - reach, spread.max(axis=0) + reach
+    tall = _TALL[0] + (_TALL[1] - _TALL[0]) * float(rng.beta(1.6, 1.9))
+    margin = 3.0
+    room = np.array([size[1], size[0]]) - 2 * margin
+    factor = min(tall / float(high[1] - low[1] - 2 * reach), float((room / (high - low)).min()))
+    free = room - factor * (high - low)
+    return View(turn, distance, 100.0 * factor, margin - factor * low + free * rng.beta(1.7, 1.7, 2))
+
+
+def _uncovered(portrait: Portrait, things: list[Part]) -> np.ndarray:
+    """Which landmarks can still be seen behind what is held before them."""
+    covered = [any(inside(pixel, outline) for outline, _ in things) for pixel in portrait.landmarks]
+    seen: np.ndarray = portrait.visible & ~np.array(covered)
+    return seen
+
+
 def _compose(population: Population, seed: int, number: int) -> _Closeup:
     """Everything about a photograph but its pixels."""
     rng = _rng(seed, _PICTURE, population.index, number)
@@ -171,38 +192,39 @@ def _compose(population: Population, seed: int, number: int) -> _Closeup:
     yaw = float(rng.uniform(-75.0, 75.0)) if rng.random() < manner.turned else _bell(rng, 0.0, manner.yaw, 75.0)
     pose = (_bell(rng, 0.0, manner.roll, 30.0), _bell(rng, manner.bowed, manner.pitch, 30.0), yaw)
     expression = _expression(rng)
-    height, width = (int(side) for side in rng.integers(_SIDES[0], _SIDES[1] + 1, 2))
+    size = (int(rng.integers(_SIDES[0], _SIDES[1] + 1)), int(rng.integers(_SIDES[0], _SIDES[1] + 1)))
     distance = within(rng, (0.75, 1.5))
-    turn = rotation(*pose)
-    # A first look from afar tells how big the face will be, and so the scale that makes it as tall as is wanted.
-    trial = View(turn, distance / _HALF_FACE, 100.0, np.zeros(2))
-    shape = features.shape
-    spread = trial.project(shape.skin[shape.skin[:, 1] < FOREHEAD])
-    low, high = spread.min(axis=0) - 12.0, spread.max(axis=0) + 12.0  # ears and the nose stick out
-    tall = _TALL[0] + (_TALL[1] - _TALL[0]) * float(rng.beta(1.6, 1.9))
-    margin = 3.0
-    extent = high - low
-    factor = min(tall / (extent[1] - 24.0), (width - 2 * margin) / extent[0], (height - 2 * margin) / extent[1])
-    low, high = low * factor, high * factor
-    free = np.array([width, height]) - 2 * margin - (high - low)
-    middle = margin - low + free * rng.beta(1.7, 1.7, 2)
-    view = View(turn, trial.distance, 100.0 * factor, middle)
+    view = _place(rng, features.shape, rotation(*pose), distance / _HALF_FACE, size)
     portrait = Portrait(features, expression, view)
 
     focal = view.scale * distance / _HALF_FACE
     target = (float(rng.uniform(-2.3, 2.3)), within(rng, (1.0, 1.7)), 0.0)
     tilt = 0.5 * within(rng, population.pitch)
     camera = Camera.look(target, distance, tilt, float(rng.normal(0.0, population.roll)), focal)
-    window = ((PICTURE[1] - 1) / 2 - float(middle[0]), (PICTURE[0] - 1) / 2 - float(middle[1]), 1.0)
     light = draw_light(rng, population)
     sun = np.array([-light.side * float(rng.uniform(0.1, 1.0)), float(rng.uniform(-0.1, 0.8)), float(rng.uniform(0.35, 1.0))])
-    room = int(rng.integers(population.rooms))
-    things: list[tuple[np.ndarray, Colour]] = []
+    things: list[Part] = []
+    visible = portrait.visible
     if rng.random() < _HELD:
         colour = hsv(float(rng.random()), within(rng, population.cloth_saturation), within(rng, population.cloth_value))
-        things = hold(rng, portrait, features.look.skin, colour)
+        # What hides nearly all of a face is put elsewhere, or away: nobody could label it.
+        for _ in range(4):
+            attempt = hold(rng, portrait, features.look.skin, colour)
+            seen = _uncovered(portrait, attempt)
+            if seen.sum() >= 0.4 * portrait.visible.sum():
+                things, visible = attempt, seen
+                break
     return _Closeup(
-        (height, width), room, camera.window(*window), window, light, sun / np.linalg.norm(sun), portrait, pose, things, subject
+        size=size,
+        room=int(rng.integers(population.rooms)),
+        camera=camera.window((PICTURE[1] - 1) / 2 - float(view.middle[0]), (PICTURE[0] - 1) / 2 - float(view.middle[1]), 1.0),
+        light=light,
+        sun=sun / np.linalg.norm(sun),
+        portrait=portrait,
+        pose=pose,
+        held=things,
+        visible=visible,
+        subject=subject,
     )
 
 
@@ -227,13 +249,10 @@ def _draw(name: str, seed: int, number: int) -> np.ndarray:
 def _annotate(population: Population, seed: int, number: int) -> Face:
     shot = _compose(population, seed, number)
     portrait = shot.portrait
-    visible = portrait.visible.copy()
-    for outline, _ in shot.held:
-        visible &= np.array([not inside(pixel, outline) for pixel in portrait.landmarks])
     return Face(
         box=portrait.box,
         landmarks=portrait.landmarks.astype(np.float32),
-        visible=visible,
+        visible=shot.visible,
         pose=np.array(shot.pose, np.float32),
         attribute=float(portrait.features.look.glasses),
         subject=f"figures-faces/{population.name}/{seed}/{shot.subject}",

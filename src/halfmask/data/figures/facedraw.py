@@ -76,18 +76,14 @@ def _shoulders(canvas: Canvas, portrait: Portrait, pose: tuple[float, float, flo
     wide = 1.65 * look.size.build**0.5
     base = view.turn @ np.array([0.0, -0.55, -0.25])  # where the neck enters the skull
     drop = base - np.array([0.0, 0.35, 0.0])
-    joints = np.array([[-wide, -1.15, 0.0], [wide, -1.15, 0.0], [-0.95 * wide, -5.0, 0.1], [0.95 * wide, -5.0, 0.1], [0.0, -0.75, -0.05]])
+    joints = np.array([[-wide, -1.0, 0.0], [wide, -1.0, 0.0], [-0.95 * wide, -5.0, 0.1], [0.95 * wide, -5.0, 0.1], [0.0, -0.6, -0.05]])
     corners = view.project(joints @ body.T + drop, np.eye(3))
     top = look.top
     thick = np.array([0.42 * px])
     across, _ = capsules(corners[:1], corners[1:2], thick, thick)
-    neck_foot = corners[4] + (0.0, 0.25 * px)
-    slope, _ = capsules(
-        corners[4:5] + np.array([0.0, 0.1 * px]),
-        (corners[:1] + corners[1:2]) / 2 + (0.0, 0.3 * px),
-        0.62 * thick / 0.42,
-        1.2 * thick / 0.42,
-    )
+    neck_foot = corners[4] + np.array([0.0, 0.2 * px])
+    chest = (corners[:1] + corners[1:2]) / 2 + np.array([0.0, 0.3 * px])
+    slope, _ = capsules(neck_foot[None], chest, 1.5 * thick, 2.9 * thick)
     trunk = corners[[0, 1, 3, 2]] + np.array([[-0.42, 0.1], [0.42, 0.1], [0.42, 0.0], [-0.42, 0.0]]) * px
     for outline in (slope[0], across[0], trunk):
         canvas.convex(outline, top.colour)
@@ -99,11 +95,11 @@ def _shoulders(canvas: Canvas, portrait: Portrait, pose: tuple[float, float, flo
         middle = (corners[0] + corners[1]) / 2
         canvas.stroke(np.stack([neck_foot, middle, (corners[2] + corners[3]) / 2]), tone(top.second, 0.8), 0.05 * px)
     root = view.project(base[None], np.eye(3))
-    column, _ = capsules(root, neck_foot[None], np.array([0.45 * px]), np.array([0.46 * px]))
+    column, _ = capsules(root, neck_foot[None], np.array([0.4 * px]), np.array([0.43 * px]))
     if look.detail in ("collar", "badge", "buttons"):
-        collar, _ = capsules(root, neck_foot[None] + (0.0, 0.12 * px), np.array([0.5 * px]), np.array([0.56 * px]))
+        collar, _ = capsules(0.25 * root + 0.75 * neck_foot, neck_foot[None], 1.25 * thick, 1.35 * thick)
         canvas.convex(collar[0], tone(top.second, 0.95))
-    canvas.convex(column[0], tone(look.skin, 0.8), HEAD)
+    canvas.convex(column[0], tone(look.skin, 0.72))
 
 
 def _ear(canvas: Canvas, portrait: Portrait, side: float) -> None:
@@ -204,19 +200,17 @@ def _nose(canvas: Canvas, portrait: Portrait, sun: np.ndarray) -> None:
     pixels = view.project(points)
     turned = points @ view.turn.T
     facets = []
-    for a, b, c in ((0, 2, 1), (0, 3, 2), (1, 2, 4), (2, 3, 4)):
-        normal = np.cross(turned[b] - turned[a], turned[c] - turned[a])
+    for corners in ((0, 1, 2), (2, 3, 0), (1, 4, 2), (2, 4, 3)):
+        a, b, c = turned[list(corners)]
+        normal = np.cross(b - a, c - a)
         normal = normal / max(1e-9, float(np.linalg.norm(normal)))
-        if normal[2] < 0:  # seen from its other side, or edge on
-            if a in (1, 2):
-                continue
-            normal = -normal if abs(normal[2]) < 0.05 else normal
-        if normal[2] > 0:
-            facets.append((float(turned[[a, b, c], 2].mean()), (a, b, c), normal, a in (1, 2)))
+        if float(normal @ (np.array([0.0, 0.0, view.distance]) - a)) > 0:
+            facets.append((float(a[2] + b[2] + c[2]), corners, normal, 4 in corners))
     for _, corners, normal, under in sorted(facets, key=lambda facet: facet[0]):
         bright = (0.78 if under else 0.9) + 0.22 * float(normal @ sun)
         canvas.convex(pixels[list(corners)], tone(f.look.skin, bright), HEAD)
-    canvas.disc(pixels[2], 0.065 * view.scale, tone(f.look.skin, 1.06), HEAD)
+    ball = view.project(points[2:3] - np.array([0.0, 0.0, 0.055]))[0]  # its foremost point is the tip itself
+    canvas.disc(ball, 0.06 * view.scale, f.look.skin, HEAD)
     for side in (-1.0, 1.0):
         wing = pixels[1 if side < 0 else 3]
         if portrait.facing[13 if side < 0 else 15] > 0.0:
@@ -255,7 +249,7 @@ def _lens(canvas: Canvas, portrait: Portrait, side: float) -> None:
             if seen[k] and seen[k - 1]:
                 canvas.stroke(pixels[[k - 1, k]], f.frame_colour, width)
     hinge = _frame(portrait, np.array([[side * (f.eye_gap + half), EYE_LEVEL + 0.04]]))
-    ear = portrait.ear_point(side, 0.15) + np.array([0.0, 0.12, 0.05])
+    ear = portrait.ear_point(side) + np.array([0.0, 0.12, 0.05])
     if side * float(view.turn.T[0, 2]) > 0.02:
         canvas.stroke(view.project(np.concatenate([hinge, ear[None]])), f.frame_colour, width)
 

@@ -46,14 +46,13 @@ class Shape:
     """The surface of one person's head.
 
     Attributes:
-        tables: half width, depth to the front and depth to the back, at each height.
+        table: at each height half the width, the depths to the front and to the back, and the slopes of the three.
         skin: points of the front half, where the face is.
         skin_normals: which way the surface looks there.
         skull: points all round.
     """
 
-    tables: tuple[np.ndarray, ...]
-    slopes: tuple[np.ndarray, ...]
+    table: np.ndarray
     skin: np.ndarray
     skin_normals: np.ndarray
     skull: np.ndarray
@@ -62,32 +61,46 @@ class Shape:
     def of(width: float, jaw: float, depth: float) -> Shape:
         """A head of that width and depth, whose jaw is wider by ``jaw`` (all near 1)."""
         low = np.clip((-0.1 - _Y) / 0.5, 0.0, 1.0)
-        tables = (_PROFILES[0] * width * (1 + (jaw - 1) * low), _PROFILES[1] * depth, _PROFILES[2] * depth)
-        slopes = tuple(np.gradient(table, _Y) for table in tables)
-        bare = Shape(tables, slopes, np.zeros((0, 3)), np.zeros((0, 3)), np.zeros((0, 3)))
+        profiles = (_PROFILES[0] * width * (1 + (jaw - 1) * low), _PROFILES[1] * depth, _PROFILES[2] * depth)
+        table = np.stack([*profiles, *(np.gradient(profile, _Y) for profile in profiles)], axis=1)
+        bare = Shape(table, np.zeros((0, 3)), np.zeros((0, 3)), np.zeros((0, 3)))
         skin, normals = bare.around(*_SKIN_GRID)
-        return Shape(tables, slopes, skin, normals, bare.around(*_SKULL_GRID)[0])
+        return Shape(table, skin, normals, bare.around(*_SKULL_GRID)[0])
+
+    def _rows(self, y: np.ndarray) -> np.ndarray:
+        """The table at heights between its own: once for all its columns, because this is most of the work."""
+        place = np.clip((y - _Y[0]) / (_Y[1] - _Y[0]), 0.0, len(_Y) - 1.001)
+        row = place.astype(np.int64)
+        below = self.table[row]
+        rows: np.ndarray = below + (place - row)[:, None] * (self.table[row + 1] - below)
+        return rows
 
     def width(self, y: float) -> float:
         """Half the width at a height."""
-        return float(np.interp(y, _Y, self.tables[0]))
+        return float(np.interp(y, _Y, self.table[:, 0]))
 
     def around(self, turn: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Points and unit normals at angles round the vertical axis (0 in front, in radians) and heights."""
-        sine, cosine = np.sin(turn), np.cos(turn)
-        w, dw = np.interp(y, _Y, self.tables[0]), np.interp(y, _Y, self.slopes[0])
-        behind = cosine < 0
-        f = np.where(behind, np.interp(y, _Y, self.tables[2]), np.interp(y, _Y, self.tables[1]))
-        df = np.where(behind, np.interp(y, _Y, self.slopes[2]), np.interp(y, _Y, self.slopes[1]))
-        points = np.stack([w * sine, y, f * cosine], axis=1)
-        normals = np.stack([f * sine, -f * dw * sine**2 - w * df * cosine**2, w * cosine], axis=1)
-        return points, normals / np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-9)
+        """Points and normals at angles round the vertical axis (0 in front, in radians) and heights."""
+        return self._surface(np.sin(turn), np.cos(turn), y, self._rows(y))
 
     def front(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Points and normals of the front of the head at places (N×2) given as seen from straight ahead."""
-        x, y = places[:, 0], places[:, 1]
-        w = np.interp(y, _Y, self.tables[0])
-        return self.around(np.arcsin(np.clip(x / w, -0.999, 0.999)), y)
+        rows = self._rows(places[:, 1])
+        sine = np.clip(places[:, 0] / rows[:, 0], -0.999, 0.999)
+        return self._surface(sine, np.sqrt(1.0 - sine**2), places[:, 1], rows)
+
+    @staticmethod
+    def _surface(sine: np.ndarray, cosine: np.ndarray, y: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        behind = cosine < 0
+        w, slope = rows[:, 0], rows[:, 3]
+        depth = np.where(behind, rows[:, 2], rows[:, 1])
+        deepening = np.where(behind, rows[:, 5], rows[:, 4])
+        points, normals = np.empty((len(y), 3)), np.empty((len(y), 3))
+        points[:, 0], points[:, 1], points[:, 2] = w * sine, y, depth * cosine
+        normals[:, 0], normals[:, 2] = depth * sine, w * cosine
+        normals[:, 1] = -depth * slope * sine**2 - w * deepening * cosine**2
+        normals /= np.sqrt(np.einsum("ij,ij->i", normals, normals))[:, None]
+        return points, normals
 
 
 def rotation(roll: float, pitch: float, yaw: float) -> np.ndarray:
@@ -131,7 +144,7 @@ class View:
     def facing(self, points: np.ndarray, normals: np.ndarray) -> np.ndarray:
         """Cosine between each normal and the line of sight: above 0 where the surface is turned to the camera."""
         sight = self.turn.T @ np.array([0.0, 0.0, self.distance]) - points
-        cosine: np.ndarray = (normals * sight).sum(axis=1) / np.linalg.norm(sight, axis=1)
+        cosine: np.ndarray = np.einsum("ij,ij->i", normals, sight) / np.sqrt(np.einsum("ij,ij->i", sight, sight))
         return cosine
 
 

@@ -178,21 +178,17 @@ class Portrait:
         flat[:, 2] += out
         return flat
 
-    def ear_point(self, side: float, outwards: float = 0.6) -> np.ndarray:
+    def ear_point(self, side: float) -> np.ndarray:
         """The middle of an ear."""
         f = self.features
-        return np.array([side * (f.shape.width(-0.02) + outwards * 0.2 * f.ear), -0.02, -0.06])
+        return np.array([side * (f.shape.width(-0.02) + 0.045 * f.ear), -0.02, -0.08])
 
     def ear(self, side: float) -> np.ndarray:
         """Its outline in pixels."""
         size = 0.2 * self.features.ear
-        ring = np.zeros((len(CIRCLE), 3))
-        back = CIRCLE[:, 0]
-        ring[:, 0] = side * (0.25 * size + 0.6 * size * (back + 1.0) / 2)
-        ring[:, 1] = 1.15 * size * CIRCLE[:, 1] + 0.02
-        ring[:, 2] = -0.8 * size * back
-        inner = self.ear_point(side, 0.25)
-        return hull(self.view.project(inner + ring))
+        back, up = CIRCLE.T
+        ring = np.stack([side * 0.38 * size * back, 1.15 * size * up, -0.75 * size * back], axis=1)
+        return hull(self.view.project(self.ear_point(side) + ring))
 
     def _hair(self) -> np.ndarray:
         """The outline of the hair upon the skull."""
