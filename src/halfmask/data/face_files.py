@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,13 +48,24 @@ class ImageFile:
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """A photograph that is drawn when it is called, and drawn anew when the code that draws it changes."""
+
+    draw: Callable[[], np.ndarray]
+    stamp: str
+
+    def __call__(self) -> np.ndarray:
+        """The photograph, H×W×3 bytes, red first."""
+        return self.draw()
+
+
+@dataclass(frozen=True)
 class FaceSet:
     """What a folder of faces says, photographs unopened.
 
     Attributes:
         parts: the photographs of each of the dataset's own splits, or all of them (`all`), in the order of their names.
         attribute: what the binary attribute is called; empty where there is none.
-        left_out: how many annotated faces are in no photograph, for each reason.
     """
 
     format: str
@@ -61,7 +73,6 @@ class FaceSet:
     layout: Layout
     parts: dict[str, list[Photograph]]
     attribute: str = ""
-    left_out: dict[str, int] | None = None
 
 
 def landmarks_box(landmarks: np.ndarray) -> Box:

@@ -58,7 +58,8 @@ def region_records(
         attribute: what the faces' attribute is called; empty if it is not to be learnt, and then no record has it.
         size: S; regions are S×S.
         seed: public; chooses regions and moves boxes, by the names of photographs.
-        name: names the dataset in public. Photographs that have no file must be told apart by it and by their own names.
+        name: names the dataset in public, and so its records. What a photograph holds is told by its name here and the `stamp` of its
+            `read` (`halfmask.data.face_files`); without a stamp, by its name alone.
         workers: threads; 0 for one per core.
         on_bad: what to do about an image file that is missing or damaged: `refuse` to go on, or `skip` it.
         drawn: whether photographs are drawn, and so known by name; what is photographed is known by its pixels.
@@ -86,7 +87,7 @@ def region_records(
     subjects = _subjects(photographs)
     image_ids = np.array([record_id(name, "image", photograph.name) >> 1 for photograph in photographs], np.int64)
     if drawn:
-        prints = _named(shown, None if subjects is None else [subjects[place] for place in of_photograph], name)
+        prints = _named(shown, None if subjects is None else [subjects[place] for place in of_photograph])
     else:
         prints = _prints(arrays, shown, np.array(found["faces"]), subjects, of_photograph)
     records = face_records(
@@ -236,10 +237,9 @@ def _prints(
     return Fingerprints.from_arrays(pictures | {name: np.array(rows, np.uint8).reshape(len(shown), 16) for name, rows in columns.items()})
 
 
-def _named(shown: Sequence[Photograph], subjects: Sequence[str] | None, name: str) -> Fingerprints:
-    """Of drawn photographs: the same at every size."""
-    people = None if subjects is None else [f"{name}/{subject}" for subject in subjects]
-    return named_prints([f"{name}/{photograph.name}" for photograph in shown], people)
+def _named(shown: Sequence[Photograph], subjects: Sequence[str] | None) -> Fingerprints:
+    """Of drawn photographs, whose names are nobody else's in any dataset: the same at every size."""
+    return named_prints([photograph.name for photograph in shown], subjects)
 
 
 def _digest(photographs: Sequence[Photograph]) -> str:

@@ -8,6 +8,7 @@ one side.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from halfmask.data.people import Annotations, Part
@@ -49,23 +50,35 @@ def divide(annotations: Annotations, splits: SplitsConfig) -> dict[str, Part]:
     An official split that serves because nothing was said gives up the images that were named for other parts: naming
     `public: train:1-100` leaves the rest of `train` private.
     """
+    own = {name: part.images for name, part in annotations.parts.items()}
     named = {field.name: getattr(splits, field.name) for field in fields(splits)}
-    chosen = {part: _parse(annotations, part, text) for part, text in named.items() if text is not None}
+    return {part: _merge(annotations, part, images) for part, images in divide_names(own, named).items()}
+
+
+def divide_names(own: Mapping[str, Sequence[str]], named: Mapping[str, str | None], noun: str = "images") -> dict[str, Chosen]:
+    """Which of a dataset's images (or subjects, if it is divided by those) each part has, with the official split of each.
+
+    Args:
+        own: all of them, by official split, in the order that ranges count in.
+        named: what was said of each part.
+        noun: what they are.
+    """
+    chosen = {part: _parse(own, part, text, noun) for part, text in named.items() if text is not None}
     parts = list(chosen)
     for i, one in enumerate(parts):
         for other in parts[i + 1 :]:
             shared = chosen[one] & chosen[other]
             if shared:
                 raise HalfmaskError(
-                    f"data.splits gives {len(shared)} images to both '{one}' and '{other}': nobody can be in two parts. "
+                    f"data.splits gives {len(shared)} {noun} to both '{one}' and '{other}': nobody can be in two parts. "
                     "Change one of the ranges"
                 )
     taken: Chosen = set().union(*chosen.values())
     for part, candidates in _OFFICIAL.items():
-        official = next((name for name in candidates if name in annotations.parts), None)
+        official = next((name for name in candidates if name in own), None)
         if part not in chosen and official is not None:
-            chosen[part] = {(official, image) for image in annotations.parts[official].images} - taken
-    return {part: _merge(annotations, part, images) for part, images in chosen.items() if images}
+            chosen[part] = {(official, one) for one in own[official]} - taken
+    return {part: names for part, names in chosen.items() if names}
 
 
 def choose(annotations: Annotations, part: str, text: str | None) -> Part:
@@ -77,7 +90,7 @@ def choose(annotations: Annotations, part: str, text: str | None) -> Part:
             f"{annotations.folder} has the splits {', '.join(annotations.parts)} and none that is public: say who is with "
             f"data.splits.{part}"
         )
-    return _merge(annotations, part, _parse(annotations, part, text))
+    return _merge(annotations, part, _parse({name: one.images for name, one in annotations.parts.items()}, part, text))
 
 
 def _merge(annotations: Annotations, name: str, images: Chosen) -> Part:
@@ -99,31 +112,29 @@ def _merge(annotations: Annotations, name: str, images: Chosen) -> Part:
     return merged
 
 
-def _parse(annotations: Annotations, setting: str, text: str) -> Chosen:
+def _parse(own: Mapping[str, Sequence[str]], setting: str, text: str, noun: str = "images") -> Chosen:
     """The images that a split's text means, with the official split of each."""
-    own = annotations.parts
     chosen: Chosen = set()
     current: str | None = None
     for piece in (piece.strip() for piece in str(text).split(",")):
         name, colon, numbers = piece.rpartition(":")
         if not colon and piece in own:
-            chosen |= {(piece, image) for image in own[piece].images}
+            chosen |= {(piece, one) for one in own[piece]}
             continue
         # After `train:1-10`, a bare range goes on in `train`.
         current = name or current or (next(iter(own)) if len(own) == 1 else None)
         match = _RANGE.fullmatch(numbers)
-        if current not in own or match is None:
+        if current is None or current not in own or match is None:
             raise HalfmaskError(
-                f"data.splits.{setting} is '{text}': expected images such as "
-                + (f"'1-100' of {len(own[current].images)}" if current in own else "'train:1-100'")
+                f"data.splits.{setting} is '{text}': expected {noun} such as "
+                + (f"'1-100' of {len(own[current])}" if current is not None and current in own else "'train:1-100'")
                 + f", or one of the dataset's own splits: {', '.join(own)}"
             )
-        images = own[current].images
         first, last = int(match[1]), int(match[2] or match[1])
-        if not 1 <= first <= last <= len(images):
+        if not 1 <= first <= last <= len(own[current]):
             raise HalfmaskError(
-                f"data.splits.{setting} asks for the images {first} to {last} of '{current}', which has {len(images)}: "
+                f"data.splits.{setting} asks for the {noun} {first} to {last} of '{current}', which has {len(own[current])}: "
                 "expected a first and a last between 1 and that"
             )
-        chosen |= {(current, image) for image in images[first - 1 : last]}
+        chosen |= {(current, one) for one in own[current][first - 1 : last]}
     return chosen
