@@ -67,6 +67,13 @@ def test_noise_of_face(target: float, sigma: float) -> None:
     assert sigma_is_right(SampledGaussian(sigma, 32 / 28000, 437500), target, 1e-5)
 
 
+@pytest.mark.parametrize(("quoted", "true"), [(0.7, 0.78), (5, 5.70), (10, 11.5)])
+def test_a_rate_of_more_regions_than_were_trained_on_hides_what_was_spent(quoted: float, true: float) -> None:
+    """The face paper's q counts 40,000 regions, of which 28,000 were trained on."""
+    sigma = calibrate(quoted, 1e-5, 32 / 40_000, 625_000, accountant="rdp")
+    assert epsilon([SampledGaussian(sigma, 32 / 28_000, 437_500)], 1e-5, "pld", 1e-4) == pytest.approx(true, rel=0.005)
+
+
 @pytest.mark.parametrize("factor", [0.5, 0.99, 1.01, 2.0])
 def test_the_check_sees_a_wrong_sigma(factor: float) -> None:
     assert sigma_is_right(mpii(4.2733, 256), 0.4, MPII_DELTA)

@@ -28,6 +28,7 @@ class Shape:
         input_size: the side of a region in pixels.
         channels: of the five convolutions.
         first: kernel, stride and padding of the first convolution.
+        second: kernel of the second.
         pool: kernel and stride of the three poolings.
         fused: channels that the first two depths are brought to; the last comes as it is.
         mixed: channels after the 1×1 convolution.
@@ -39,6 +40,7 @@ class Shape:
     input_size: int
     channels: tuple[int, int, int, int, int]
     first: tuple[int, int, int]
+    second: int
     pool: tuple[int, int]
     fused: int
     mixed: int
@@ -48,8 +50,8 @@ class Shape:
 
 
 SHAPES = {
-    "small": Shape(64, (32, 48, 64, 64, 64), (5, 2, 2), (2, 2), 64, 48, 4, 192, 64),
-    "paper": Shape(227, (96, 256, 384, 384, 256), (11, 4, 0), (3, 2), 256, 192, 6, 3072, 512),
+    "small": Shape(64, (24, 48, 64, 64, 64), (5, 2, 2), 3, (2, 2), 64, 48, 4, 192, 64),
+    "paper": Shape(227, (96, 256, 384, 384, 256), (11, 4, 0), 5, (3, 2), 256, 192, 6, 3072, 512),
 }
 
 
@@ -69,7 +71,7 @@ class HyperFace(nn.Module):
         one, two, three, four, five = shape.channels
         kernel, stride, padding = shape.first
         self.conv1 = nn.Conv2d(3, one, kernel, stride, padding)
-        self.conv2 = nn.Conv2d(one, two, 5, padding=2)
+        self.conv2 = nn.Conv2d(one, two, shape.second, padding=shape.second // 2)
         self.conv3 = nn.Conv2d(two, three, 3, padding=1)
         self.conv4 = nn.Conv2d(three, four, 3, padding=1)
         self.conv5 = nn.Conv2d(four, five, 3, padding=1)
