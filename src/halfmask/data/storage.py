@@ -27,6 +27,7 @@ _STALE_SECONDS = 3600.0
 
 _HOLDS = {
     "records": "crops of people, private ones among them, with their joints",
+    "regions": "where faces and other regions of photographs are",
     "views": "what is declared public of each crop",
     "features": "features of crops, from layers that do not train",
     "fingerprints": "keyed hashes and sealed sketches of crops made in memory",
