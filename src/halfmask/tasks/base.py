@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 Batch = dict[str, Tensor]
 MIRROR = "mirror"
 Report = Callable[[str, int, int], None]
+Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -211,6 +212,36 @@ class Task(ABC):
     def pictures(self, model: nn.Module | None, records: Records, device: torch.device | str = "cpu") -> list[np.ndarray] | None:
         """H×W×3 for each of some public records: what a model makes of it, or without a model the truth; None if nothing can be drawn."""
         return None
+
+    def predict(
+        self,
+        model: nn.Module,
+        image: np.ndarray,
+        device: torch.device | str = "cpu",
+        box: Box | None = None,
+        flip_test: bool = True,
+    ) -> tuple[dict[str, Any], np.ndarray]:
+        """What a model sees on a picture (H×W×3 bytes, red first), ready for JSON, in its pixels; and a drawing of it.
+
+        Args:
+            box: where on the picture to look: left, top, width, height; by default all of it.
+            flip_test: let the model look at the mirror image too, where the task knows what that is.
+        """
+        raise HalfmaskError(f"the task '{self.name}' has nothing to say of a single picture: score its runs with 'halfmask evaluate'")
+
+    def summary(self, found: Mapping[str, Any]) -> str:
+        """A few words about what was found on a picture, for a line of text."""
+        return ""
+
+    def mislabelled(self, strangers: Records, members: Records, chosen: np.ndarray) -> Records:
+        """Records to plant in an audit: the chosen strangers, each with the targets of the next, as units of their own after all members.
+
+        Nobody learns such a target from anyone else, so that what a model knows of it was learnt from the one record.
+        """
+        # Imported here because records know tables, and a task that is only trained needs neither.
+        from halfmask.data.planting import with_targets_of_the_next
+
+        return with_targets_of_the_next(strangers, members, chosen, self.name)
 
     def public_facts(self, data: Datasets) -> list[str]:
         """What else the certificate has to say is public, one line each."""
