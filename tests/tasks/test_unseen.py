@@ -1,4 +1,4 @@
-"""A task that nobody has seen goes the whole way by the same commands as any other: pre-trained, trained, scored, used, audited, compared."""
+"""A task that nobody has seen goes the whole way by the same commands as any other: pre-trained, trained, scored, audited, compared."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import halfmask
 from halfmask.cli.app import app
+from halfmask.metrics import names
 from halfmask.tasks import base
 from halfmask.training.config import build_config
 from halfmask.training.running import run_training
@@ -101,6 +102,7 @@ def people(count: int, seed: int) -> halfmask.Records:
 @pytest.fixture
 def ages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quick_accounting: None, fresh_home: Path) -> Iterator[Path]:
     monkeypatch.setattr(base, "_TASKS", dict(base._TASKS))
+    monkeypatch.setattr(names, "_DECLARED", dict(names._DECLARED))
     halfmask.register(Ages)
     recipe = tmp_path / "ages.yaml"
     recipe.write_text(RECIPE)

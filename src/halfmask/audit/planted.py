@@ -103,6 +103,7 @@ def audit_planted(
         "delta": config.delta,
         "members": len(members),
         "planted": count,
+        "planted_are": run.task.planted,
         "present": int(present.sum()),
         "guesses": made,
         "p_value": P_VALUE,

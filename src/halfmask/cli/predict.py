@@ -88,10 +88,14 @@ def predict(
 
 def predict_one(trained: TrainedRun, path: Path, box: Box | None, flip_test: bool, json_path: Path, png_path: Path) -> dict[str, Any]:
     """Predict on one picture, and write what was found and a drawing of it."""
+    import torch
+
     from halfmask.data.images import read_image
     from halfmask.report.overlay import save_png
 
-    found, drawing = trained.task.predict(trained.model, read_image(path), trained.device, box, flip_test)
+    image = read_image(path)
+    with torch.no_grad():
+        found, drawing = trained.task.predict(trained.model, image, trained.device, box, flip_test)
     result = {"image": str(path)} | found
     json_path.write_text(json.dumps(result, indent=1) + "\n")
     save_png(png_path, drawing)

@@ -86,6 +86,7 @@ class Task(ABC):
         labels: what of a record is public besides its view, in the words of the certificate.
         metrics: of what `score` measures, by name: how it is printed, its unit, and whether more of it is better.
         drawn: what `pictures` shows, in the words of a page.
+        planted: what `mislabelled` makes, in the words of an audit.
     """
 
     name: ClassVar[str] = ""
@@ -95,6 +96,7 @@ class Task(ABC):
     labels: ClassVar[str] = "the labels of every private record"
     metrics: ClassVar[Mapping[str, MetricInfo]] = {}
     drawn: ClassVar[str] = "What each method makes of test records"
+    planted: ClassVar[str] = "records with another's targets"
 
     def __init__(self, config: Any):
         self.config = config

@@ -215,6 +215,7 @@ class PoseTask(Task):
     groups = POSE_GROUPS
     labels = "keypoints, visibility and crop box"
     drawn = "Skeletons that each method draws on test people"
+    planted = "people with another's joints"
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:  # noqa: D102
         return pose_loss(model, batch)
