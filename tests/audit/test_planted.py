@@ -15,10 +15,10 @@ import torch
 import halfmask.audit.planted as planted
 from halfmask.audit.inversion import FirstLayerNetwork
 from halfmask.audit.membership import people_of
-from halfmask.audit.planted import audit_planted, mislabelled
+from halfmask.audit.planted import audit_planted
 from halfmask.audit.shadow import Shadow, trace_shadow
 from halfmask.data.export import export_figures
-from halfmask.data.pose_records import PoseRecords
+from halfmask.data.pose_records import PoseRecords, mislabelled
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import ClippingEngine
 from halfmask.gradients.mechanism import Mechanism

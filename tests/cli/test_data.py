@@ -6,9 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from halfmask.data.images import read_image
+from halfmask.data.inspectors import INSPECTORS, Looked
 
 
 def test_inspect_says_what_is_there(halfmask, coco_folder, tmp_path) -> None:
@@ -111,3 +113,22 @@ def test_training_places_the_datasets_own_joints(halfmask, recipe, lsp_folder, t
     assert halfmask("predict", out, tmp_path / "someone.jpg", "--out", tmp_path / "found").code == 0
     found = json.loads((tmp_path / "found/someone.json").read_text())
     assert [joint["name"] for joint in found["joints"]][-2:] == ["neck", "head_top"] and len(found["joints"]) == 14
+
+
+def look_at_faces(folder, format, *, open_images, pictured, progress=None):
+    """Stands for a function that looks at another kind of dataset."""
+    body = {"format": format, "opened": open_images, "pictured": pictured}
+    return Looked(body, [f"{format} in {folder.name}"], np.zeros((8, 8, 3), np.uint8) if pictured else None)
+
+
+def test_formats_of_other_tasks_are_inspected_by_their_own(halfmask, tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(INSPECTORS, "faces", f"{__name__}:look_at_faces")
+    (tmp_path / "clinic").mkdir()
+    sheet = tmp_path / "sheet.png"
+    shown = halfmask("data", "inspect", tmp_path / "clinic", "--format", "faces", "--sheet", sheet)
+    assert shown.code == 0 and "faces in clinic" in shown.out and sheet.is_file()
+    body = json.loads(halfmask("data", "inspect", tmp_path / "clinic", "--format", "faces", "--quick", "--json").out)
+    assert body == {"format": "faces", "opened": False, "pictured": 0}
+    assert "did you mean 'faces'" in halfmask("data", "inspect", tmp_path / "clinic", "--format", "facez").error
+    monkeypatch.setitem(INSPECTORS, "faces", f"{__name__}:nothing")
+    assert "cannot be inspected" in halfmask("data", "inspect", tmp_path / "clinic", "--format", "faces").error

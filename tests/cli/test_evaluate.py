@@ -3,10 +3,14 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from halfmask.cli.evaluate import choose_data
+from halfmask.data.splits import SplitsConfig
+from halfmask.errors import HalfmaskError
 from halfmask.metrics.pckh import JOINT_GROUPS
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.ledger import Ledger
@@ -89,3 +93,26 @@ def test_even_so_ends_their_account(halfmask, protected) -> None:
     assert ledger.total(1e-5, Adjacency.ZERO_OUT) == math.inf
     (book,) = json.loads(halfmask("ledger", "show", "--json").out)
     assert book["total"] == "infinity" and "scored openly" in book["no_bound"]
+
+
+@dataclass(frozen=True)
+class Faces:
+    """Another task's data: some of the settings that people with joints have."""
+
+    name: str = "figures"
+    test: int = 100
+    format: str | None = None
+    splits: SplitsConfig = field(default_factory=SplitsConfig)
+    attribute: str = ""
+
+
+def test_data_of_any_task_that_has_splits_can_be_chosen() -> None:
+    own = Faces("clinic", 0, "aflw", SplitsConfig(test="1-10"), "glasses")
+    assert choose_data("face", own) == own
+    assert choose_data("face", own, images="11-20") == Faces("clinic", 0, "aflw", SplitsConfig(test="11-20"), "glasses")
+    assert choose_data("face", own, data="elsewhere") == Faces("elsewhere", 0, None, SplitsConfig(), "glasses"), (
+        "files are the dataset's own"
+    )
+    assert choose_data("face", own, data="figures").test == 100
+    with pytest.raises(HalfmaskError, match="the task 'face' has a dataset of its own, without a detector's boxes"):
+        choose_data("face", own, boxes="found.json")

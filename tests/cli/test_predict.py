@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
 
-from halfmask.cli.predict import list_images, output_names, parse_box, to_image
+from halfmask.cli.predict import list_images, output_names, parse_box
 from halfmask.data.figures import JOINT_NAMES
-from halfmask.data.images import crop_transform
+from halfmask.data.images import crop_transform, to_image
 from halfmask.errors import HalfmaskError
 from halfmask.tasks import pose
 

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from halfmask.audit.planted import mislabelled
 from halfmask.data.figures_records import figures_records
 from halfmask.data.formats import read_annotations
 from halfmask.data.mapping import with_skeleton
-from halfmask.data.pose_records import PoseRecords
+from halfmask.data.pose_records import PoseRecords, mislabelled
 from halfmask.data.prints import fingerprints_of
 from halfmask.data.reading import public_id, read_people
 from halfmask.data.records import Datasets, Units

@@ -173,3 +173,10 @@ def test_dashes_leave_gaps_and_run_on_around_corners():
 def test_symbols_have_stand_ins_where_the_font_lacks_them(monkeypatch):
     monkeypatch.setattr(canvas, "_FONT_HAS_SYMBOLS", False)
     assert canvas._drawable("ε = ∞ ± 1 — x").isascii()
+
+
+def test_axes_say_units_and_which_way_is_better(monkeypatch):
+    rows = [{"method": method, "epsilon": None, "seeds": 1, "visibility_mse": {"mean": 0.0123, "spread": None}} for method in ("a", "b")]
+    figure = figure_of(monkeypatch, method_bars, rows, "x.html", metric="visibility_mse")
+    assert figure.layout.xaxis.title.text == "visibility_mse (lower is better)" and figure.data[0].text[0] == "0.0123"
+    assert figure_of(monkeypatch, method_bars, sweep(), "x.html").layout.xaxis.title.text == "PCKh@0.5 (%)"

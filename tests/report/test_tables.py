@@ -6,12 +6,16 @@ import pytest
 from rich.console import Console
 
 from halfmask.errors import HalfmaskError
+from halfmask.metrics import names
+from halfmask.metrics.names import MetricInfo
 from halfmask.report.tables import (
     format_epsilon,
     format_metric,
     heading,
     markdown_table,
     method_table,
+    method_tables,
+    score_line,
     summarise,
     write_csv,
 )
@@ -184,3 +188,30 @@ def test_csv_keeps_full_numbers_and_every_column(tmp_path):
     assert back[1]["pckh@0.5 seeds"] == "2"
     assert back[0]["epsilon"] == back[0]["pckh@0.5 spread"] == ""
     assert back[3]["note"] == "naïve, plain"
+
+
+@pytest.fixture
+def declared(monkeypatch):
+    metrics = {
+        "accuracy": MetricInfo("Accuracy", "%", digits=1),
+        "landmarks": MetricInfo("Landmarks", "% of face size", higher_is_better=False, digits=2),
+    }
+    monkeypatch.setattr(names, "_DECLARED", metrics)
+
+
+def test_every_metric_has_its_unit_digits_and_direction(declared):
+    runs = [{"method": "dpsgd", "epsilon": 1.0, "seed": seed, "accuracy": 80 + seed, "landmarks": 3.0 + seed / 10} for seed in (0, 1)]
+    text = markdown_table(summarise(runs, metrics=("accuracy", "landmarks")))
+    assert "| Accuracy | Landmarks (% of face size) ↓ |" in text
+    assert "80.5 ± 0.7" in text and "3.05 ± 0.07" in text
+    assert score_line({"accuracy": 80.0, "landmarks": 3.0}) == "Accuracy 80.0   Landmarks 3.00 % of face size"
+    assert score_line({"accuracy": 80.0, "landmarks": None}) == "Accuracy 80.0"
+
+
+def test_many_metrics_go_into_several_narrow_tables():
+    metrics = [f"m{number}" for number in range(7)]
+    rows = summarise([{"method": "dpsgd", "epsilon": 1.0, "seed": 0} | dict.fromkeys(metrics, 0.5)], metrics=metrics)
+    tables = method_tables(rows, metrics)
+    assert [sum(name in printed(table) for name in metrics) for table in tables] == [3, 3, 1]
+    assert all("dpsgd" in printed(table) and "ε" in printed(table) for table in tables)
+    assert printed(method_tables(sample_rows(), ["pckh@0.5", "pckh@0.1"])[0]) == printed(method_table(sample_rows()))

@@ -1,4 +1,4 @@
-"""A task that nobody has seen goes the whole way: trained, scored, audited, compared, put on a page, by the same commands as any other."""
+"""A task that nobody has seen goes the whole way by the same commands as any other: pre-trained, trained, scored, audited, compared."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -16,6 +18,7 @@ from typer.testing import CliRunner
 
 import halfmask
 from halfmask.cli.app import app
+from halfmask.metrics import names
 from halfmask.tasks import base
 from halfmask.training.config import build_config
 from halfmask.training.running import run_training
@@ -53,6 +56,10 @@ class Rounded(halfmask.View):
 class Ages(halfmask.Task):
     name = "ages"
     units = ("record", "person")
+    metrics: ClassVar[Mapping[str, halfmask.MetricInfo]] = {
+        "error": halfmask.MetricInfo("Error", unit="years", higher_is_better=False, digits=2),
+        "within a year": halfmask.MetricInfo("Within a year", unit="%", digits=1),
+    }
 
     def load(self, report: object = None) -> halfmask.Datasets:
         return halfmask.Datasets(people(300, 1), people(60, 2), people(50, 3), "ages")
@@ -73,7 +80,15 @@ class Ages(halfmask.Task):
 
     def score(self, model: nn.Module, records: halfmask.Records, *args: object, **kwargs: object) -> halfmask.Scores:
         batch = records.batch(np.arange(len(records)))
-        return halfmask.Scores({"error in years": float(self.loss(model, batch).detach().sqrt().mean())})
+        errors = self.loss(model, batch).detach().sqrt()
+        return halfmask.Scores({"error": float(errors.mean()), "within a year": 100 * float((errors < 1).float().mean())})
+
+    def predict(self, model: nn.Module, image: np.ndarray, *args: object, **kwargs: object) -> tuple[dict, np.ndarray]:
+        seen = torch.from_numpy(image.reshape(-1)[:8].astype(np.float32) / 255)
+        return {"age": round(float(model(seen)), 3)}, 255 - image
+
+    def summary(self, found: Mapping[str, object]) -> str:
+        return f"{found['age']} years"
 
 
 def people(count: int, seed: int) -> halfmask.Records:
@@ -87,6 +102,7 @@ def people(count: int, seed: int) -> halfmask.Records:
 @pytest.fixture
 def ages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quick_accounting: None, fresh_home: Path) -> Iterator[Path]:
     monkeypatch.setattr(base, "_TASKS", dict(base._TASKS))
+    monkeypatch.setattr(names, "_DECLARED", dict(names._DECLARED))
     halfmask.register(Ages)
     recipe = tmp_path / "ages.yaml"
     recipe.write_text(RECIPE)
@@ -100,16 +116,29 @@ def call(*arguments: str) -> dict:
 
 
 def test_the_whole_way(ages: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
+    run, before = tmp_path / "run", tmp_path / "before"
+    public = call("pretrain", str(ages), "--out", str(before), "--epochs", "20")
+    assert public["metrics"]["split"] == "public" and public["metrics"]["metrics"]["error"] < 0.9
+    printed = CliRunner().invoke(app, ["pretrain", str(ages), "--out", str(tmp_path / "again"), "--epochs", "2"], catch_exceptions=False)
+    assert printed.exit_code == 0 and " years   Within a year " in printed.stdout and "model.weights" not in printed.stdout
+
     trained = call("train", str(ages), "--out", str(run))
     certificate = trained["certificate"]
     assert certificate["unit"] == "person" and certificate["units"] == 150
     assert certificate["epsilon"]["zero-out"] == pytest.approx(4, abs=0.01)
     metrics = json.loads((run / "metrics.json").read_text())
-    assert metrics["task"] == "ages" and metrics["metrics"]["error in years"] < 0.9, "better than telling everybody the mean"
+    assert metrics["task"] == "ages" and metrics["metrics"]["error"] < 0.9, "better than telling everybody the mean"
 
     scored = call("evaluate", str(run))
     assert scored["metrics"] == metrics["metrics"]
+
+    cv2.imwrite(str(tmp_path / "face.png"), np.full((4, 4, 3), 100, np.uint8))
+    found = call("predict", str(run), str(tmp_path / "face.png"), "--out", str(tmp_path / "found"))
+    assert found["failed"] == 0 and found["predictions"][0]["age"] == json.loads((tmp_path / "found" / "face.json").read_text())["age"]
+    assert int(cv2.imread(str(tmp_path / "found" / "face.png"))[0, 0, 0]) == 155, "its own drawing"
+
+    attacked = call("audit", "model", str(run), "--shadows", "0", "--out", str(tmp_path / "attacked"))
+    assert [row["model"].split(",")[0] for row in attacked["results"][1:]] == ["this run: dpsgd", "non-private"]
 
     audited = call("audit", "mechanism", str(run), "--out", str(tmp_path / "audits"))
     assert audited["passed"] and audited["task"] == "ages" and len(audited["checks"]) == 10
@@ -118,9 +147,11 @@ def test_the_whole_way(ages: Path, tmp_path: Path) -> None:
     chosen = ["--methods", methods, "--set", "subspace.samples=20", "--set", "subspace.dim=4"]
     compared = call("compare", str(ages), "--out", str(tmp_path / "compared"), *chosen)
     assert [row["method"] for row in compared["summary"]] == methods.split(",")
-    assert all("error in years" in row for row in compared["summary"])
+    assert all("error" in row and "within a year" in row for row in compared["summary"])
     page = (tmp_path / "compared" / "index.html").read_text()
-    assert "Error in years" in page or "error in years" in page
+    assert "<th>Error (years) ↓</th><th>Within a year</th>" in page and "the lower, the better" in page
+    assert page.count("of each method against ε") == 2, "a chart for each metric"
+    assert {path.name for path in (tmp_path / "compared").glob("*.png")} == {"accuracy.png", "accuracy-within-a-year.png"}
     assert "the eight numbers, rounded" in page, "what is public is told by the task's own view"
     assert "percentages" not in page and not (tmp_path / "compared" / "overlays.png").exists()
 
@@ -142,3 +173,47 @@ def test_a_coupled_loss_of_it_is_refused_before_anything_is_read(ages: Path, tmp
     with pytest.raises(halfmask.HalfmaskError, match="coupled"):
         run_training(build_config(yaml.safe_load(RECIPE), {}, []), tmp_path / "run")
     assert not any(path.read_text().count('"spend"') for path in fresh_home.rglob("*.jsonl"))
+
+
+def test_what_it_cannot_do_is_refused_in_a_line(ages: Path, tmp_path: Path) -> None:
+    class Silent(Ages):
+        predict = halfmask.Task.predict
+
+    halfmask.register(Silent)
+    run = tmp_path / "run"
+    call("train", str(ages), "--out", str(run))
+    cv2.imwrite(str(tmp_path / "face.png"), np.full((4, 4, 3), 100, np.uint8))
+    for arguments, words in (
+        (["predict", str(run), str(tmp_path / "face.png"), "--out", str(tmp_path / "found")], "nothing to say of a single picture"),
+        (["evaluate", str(run), "--data", "elsewhere"], "has a dataset of its own"),
+        (["evaluate", str(run), "--boxes", "boxes.json"], "without a detector's boxes"),
+        (["pretrain", str(ages), "--set", "pretrain.top=true", "--out", str(tmp_path / "top")], "knows no strategy 'top'"),
+    ):
+        result = CliRunner().invoke(app, arguments)
+        assert isinstance(result.exception, halfmask.HalfmaskError) and words in str(result.exception)
+    assert not (tmp_path / "found").exists()
+
+
+def test_people_of_it_who_are_protected_are_not_pretrained_on(ages: Path, tmp_path: Path) -> None:
+    call("train", str(ages), "--out", str(tmp_path / "run"))
+
+    class Turned(Ages):
+        def load(self, report: object = None) -> halfmask.Datasets:
+            return halfmask.Datasets(people(60, 2), people(300, 1), people(50, 3), "ages")
+
+    halfmask.register(Turned)
+    result = CliRunner().invoke(app, ["pretrain", str(ages), "--out", str(tmp_path / "before")])
+    assert isinstance(result.exception, halfmask.HalfmaskError) and "whom an account here protects" in str(result.exception)
+
+
+def test_planted_records_have_anothers_targets_and_units_alone(ages: Path) -> None:
+    members, strangers, chosen = people(20, 1), people(12, 3), np.random.default_rng(0).permutation(12)
+    planted = Ages(None).mislabelled(strangers, members, chosen)
+    every = np.arange(12)
+    assert (planted.batch(every)["x"] == strangers.batch(chosen)["x"]).all()
+    assert (planted.batch(every)["age"] == strangers.batch(np.roll(chosen, -1))["age"]).all()
+    persons = members.joined(planted).unit_ids("person")
+    assert len(np.unique(persons[20:])) == 12 and not np.isin(persons[20:], persons[:20]).any()
+    bare = halfmask.Records.of_arrays({"x": np.zeros((4, 8), np.float32)})
+    with pytest.raises(halfmask.HalfmaskError, match="have none"):
+        Ages(None).mislabelled(bare, bare, np.arange(4))

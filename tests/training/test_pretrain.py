@@ -18,9 +18,10 @@ from halfmask.data.figures import FLIP_PAIRS
 from halfmask.gradients.engine import ClippingEngine
 from halfmask.models.pose import build_model
 from halfmask.models.simcc import PoseModel
+from halfmask.tasks.pose import PoseTask
 from halfmask.tasks.pose_pretraining import FromCrops
 from halfmask.training.config import RunConfig
-from halfmask.training.pretrain import pretrain
+from halfmask.training.pretrain import FromRecords, pretrain
 from halfmask.training.progress import Progress
 from halfmask.training.public import PublicHalf
 from halfmask.training.setup import Setup
@@ -185,3 +186,19 @@ def test_no_gradient_is_longer_than_fifty(factor: float, tiny_config: Callable[.
     setup = ready(tiny_config("data.public=12"), monkeypatch)
     found = FromCrops(setup, ClippingEngine(setup.model)).gradient()
     assert float(found.norm()) == pytest.approx(min(factor, 50.0), rel=1e-3) and float(found.std()) < 1e-6 < float(found.min())
+
+
+def test_records_of_any_task_are_changed_by_their_own_numbers(
+    tiny_config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another task gets: changes keyed by each record, and records as they are where it has none."""
+    setup = ready(tiny_config("data.public=12", "pretrain.view_share=0.5", batch=8), monkeypatch)
+    first, again = (FromRecords(setup, ClippingEngine(setup.model)) for _ in range(2))
+    one, same, later = first.batch(), again.batch(), first.batch()
+    assert len(one["image"]) == 8 and all(torch.equal(one[name], same[name]) for name in one)
+    assert not torch.equal(one["image"], later["image"])
+    monkeypatch.setattr(PoseTask, "numbers", 0)
+    plain = FromRecords(setup, ClippingEngine(setup.model))
+    rows = plain.samplers["private"].draw()
+    plain = FromRecords(setup, ClippingEngine(setup.model))
+    assert torch.equal(plain.batch()["image"][:4], setup.private.batch(rows)["image"])

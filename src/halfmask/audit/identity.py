@@ -101,11 +101,8 @@ def _named(
 ) -> np.ndarray:
     """Of each person, the share of photographs to be named that were named right."""
     kept = [place for place, subject in enumerate(subjects) if subject in set(people.tolist())]
-    vectors = []
-    for place in kept:
-        batch = records.batch(rows[place], PRIVATE, device)
-        vectors.append(task.features(network, batch).float().mean(0).cpu().numpy())
-    vectors, owners = np.stack(vectors), subjects[kept]
+    seen = [task.features(network, records.batch(rows[place], PRIVATE, device)).float().mean(0).cpu().numpy() for place in kept]
+    vectors, owners = np.stack(seen), subjects[kept]
     vectors = (vectors - vectors.mean(0)) / (vectors.std(0) + 1e-6)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True) + 1e-9
     turn = np.empty(len(owners), int)

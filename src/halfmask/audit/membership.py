@@ -175,5 +175,8 @@ def noise_seed(seed: int, number: int) -> int:
 def _check_comparable(config: RunConfig, other: RunConfig) -> None:
     if other.method != "non-private":
         raise HalfmaskError(f"--against is a run of method '{other.method}': expected a non-private one, to show what noise prevents")
-    if (other.data, other.model.input_size) != (config.data, config.model.input_size):
+    if other.task != config.task:
+        raise HalfmaskError(f"--against is a run of the task '{other.task}', and the one audited of '{config.task}': train the same recipe")
+    # The size of an image is the model's setting, where records are images that are cut to it.
+    if (other.data, getattr(other.model, "input_size", None)) != (config.data, getattr(config.model, "input_size", None)):
         raise HalfmaskError("--against was trained on other data or other image sizes: train it with the same recipe")

@@ -1,8 +1,9 @@
 """People planted in the training set, each by a fair coin: who of them can be found in the released model?
 
-A planted person is a real-looking crop with another person's joints. Nobody learns that from anyone else, so whatever of it is in the model
-was learnt from the one record: about the most that a record of this kind can leave behind. The recipe is trained anew on its people
-with half of the planted among them, with its noise and without, and an attacker who knows everything but the coins scores each of them:
+A planted person is a real-looking record with another's targets, as their task says (`Task.mislabelled`): of poses, a crop with another
+person's joints. Nobody learns that from anyone else, so whatever of it is in the model was learnt from the one record: about the most that
+a record of this kind can leave behind. The recipe is trained anew on its people with half of the planted among them, with its noise and
+without, and an attacker who knows everything but the coins scores each of them:
 
 * **loss**: how far training brought the loss of the wrong joints down;
 * **weights**: how far the weights moved down the record's own gradient. Clipped or not, each step with the record in it adds to that.
@@ -26,13 +27,12 @@ from halfmask.audit.membership import NOT_FOR_RELEASE, losses, noise_seed, peopl
 from halfmask.audit.one_run import guess, largest_provable
 from halfmask.audit.separation import separation
 from halfmask.audit.shadow import Shadow, trace_shadow
-from halfmask.data.pose_records import PoseRecords
 from halfmask.data.records import Records
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import ClippingEngine
 from halfmask.gradients.mechanism import method_named
 from halfmask.gradients.subspace import gram_matrix
-from halfmask.report.overlay import contact_sheet, draw_skeleton
+from halfmask.report.overlay import contact_sheet
 from halfmask.tasks.base import Task
 from halfmask.training.config import RunConfig
 from halfmask.training.runs import TrainedRun
@@ -72,14 +72,12 @@ def audit_planted(
     if not synthetic:
         _check_real(config, spend, noised)
     members, strangers, public = people_of(config, tell)
-    if not isinstance(members, PoseRecords) or not isinstance(strangers, PoseRecords):
-        raise HalfmaskError(f"--canaries plants people with another person's joints: the task '{config.task}' has none")
     if len(strangers) < count:
         raise HalfmaskError(
             f"{count} canaries and {len(strangers)} test people to make them of: ask for at most {len(strangers)}, or add test people"
         )
     rng = np.random.default_rng(seed)
-    planted = mislabelled(strangers, members, rng.permutation(len(strangers))[:count])
+    planted = run.task.mislabelled(strangers, members, rng.permutation(len(strangers))[:count])
     present = rng.random(count) < 0.5
     everyone = members.joined(planted)
     out = len(members) + np.flatnonzero(~present)
@@ -105,6 +103,7 @@ def audit_planted(
         "delta": config.delta,
         "members": len(members),
         "planted": count,
+        "planted_are": run.task.planted,
         "present": int(present.sum()),
         "guesses": made,
         "p_value": P_VALUE,
@@ -117,26 +116,7 @@ def audit_planted(
         "cannot_see": [*CANNOT_SEE, *(too_high if noised and config.epsilon > ceiling else [])],
         "not_for_release": None if synthetic else NOT_FOR_RELEASE,
     }
-    return body, picture_of(planted, present) if synthetic else None
-
-
-def mislabelled(strangers: PoseRecords, members: PoseRecords, chosen: np.ndarray) -> PoseRecords:
-    """The chosen strangers, each with the joints of the next, as units of their own after all members."""
-    crops, poses = strangers.take(chosen), strangers.take(np.roll(chosen, -1))
-    # Numbers above everyone's: whatever the unit is, a planted person shares it with nobody.
-    own = np.arange(len(chosen))
-    subjects = None if members.subjects is None else int(members.subjects.max()) + 1 + own
-    return crops.changed(
-        joints=poses.joints,
-        labelled=poses.labelled,
-        head_boxes=poses.head_boxes,
-        annotated=poses.annotated,
-        image_ids=int(members.image_ids.max()) + 1 + own,
-        subjects=subjects,
-        coco=None,
-        transforms=None,
-        key=f"{crops.key}/mislabelled",
-    )
+    return body, picture_of(run.task, planted, present) if synthetic else None
 
 
 def scores(task: Task, shadow: Shadow, planted: Records) -> dict[str, np.ndarray]:
@@ -170,18 +150,14 @@ def along_gradients(task: Task, shadow: Shadow, planted: Records) -> dict[str, n
     return {name: torch.linalg.solve(alike + ridge * one, found / lengths).numpy() for name, ridge in ridges.items()}
 
 
-def picture_of(planted: PoseRecords, present: np.ndarray) -> np.ndarray:
-    """Some of the planted with the joints they were given, in and out."""
+def picture_of(task: Task, planted: Records, present: np.ndarray) -> np.ndarray | None:
+    """Some of the planted with the targets they were given, in and out; None for a task that draws nothing."""
     rows = []
     for state in (True, False):
-        some = np.flatnonzero(present == state)[:_SHOWN]
-        images = [np.ascontiguousarray(planted.images[i].transpose(1, 2, 0)) for i in some]
-        rows.append(
-            [
-                draw_skeleton(image, planted.joints[i], planted.labelled[i], skeleton=planted.skeleton)
-                for image, i in zip(images, some, strict=True)
-            ]
-        )
+        pictures = task.pictures(None, planted.take(np.flatnonzero(present == state)[:_SHOWN]))
+        if pictures is None:
+            return None
+        rows.append(pictures)
     return contact_sheet(rows, ["in", "out"], [""] * min(len(rows[0]), len(rows[1])))
 
 

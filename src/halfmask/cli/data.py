@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from halfmask.cli.settings import OUTPUT_PANEL, JsonOption, use_threads
+
+if TYPE_CHECKING:
+    from halfmask.data.inspectors import Looked
 
 app = typer.Typer(no_args_is_help=True, help="Datasets on disk.")
 
@@ -72,10 +75,18 @@ def inspect(
     from halfmask.data.files import BadAnnotations
     from halfmask.data.formats import read_annotations
     from halfmask.data.inspect import inspect_dataset, sheet_of_people
+    from halfmask.data.inspectors import inspector_of
     from halfmask.data.skeleton import skeleton_named
     from halfmask.report.overlay import save_png
 
     use_threads(None)
+    look = inspector_of(format)
+    if look is not None and format is not None:
+        with TerminalProgress() as progress:
+            told = lambda done, total: progress.stage("opening images", done, total)  # noqa: E731
+            seen = look(find_folder(path), format, open_images=not quick, pictured=people if sheet else 0, progress=told)
+        _show(seen, sheet, as_json)
+        return
     target = skeleton_named(skeleton)
     try:
         found = read_annotations(find_folder(path), format, tuple(annotations or ()))
@@ -96,4 +107,21 @@ def inspect(
     for part in tables(result):
         Console().print(part, markup=False, highlight=False, soft_wrap=True) if isinstance(part, str) else Console().print(part)
     if sheet is not None:
+        say(f"picture: {sheet}")
+
+
+def _show(seen: Looked, sheet: Path | None, as_json: bool) -> None:
+    """What somebody else's look at a dataset told, as that at people with joints is shown."""
+    from halfmask.cli.console import Console, say, say_json
+    from halfmask.report.overlay import save_png
+
+    drawn = sheet is not None and seen.sheet is not None
+    if sheet is not None and seen.sheet is not None:
+        save_png(sheet, seen.sheet)
+    if as_json:
+        say_json(seen.body | ({"sheet": str(sheet)} if drawn else {}))
+        return
+    for part in seen.lines:
+        Console().print(part, markup=False, highlight=False, soft_wrap=True) if isinstance(part, str) else Console().print(part)
+    if drawn:
         say(f"picture: {sheet}")

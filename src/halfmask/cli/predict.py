@@ -1,4 +1,4 @@
-"""`halfmask predict`: the joints of people on pictures of your own."""
+"""`halfmask predict`: what a model sees on pictures of your own, the joints of people say."""
 
 from __future__ import annotations
 
@@ -18,11 +18,8 @@ from halfmask.cli.settings import (
 from halfmask.errors import HalfmaskError
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from halfmask.tasks.base import Box
     from halfmask.training.runs import TrainedRun
-
-Box = tuple[float, float, float, float]
 
 _PICTURES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"}
 _PREDICTION = "Prediction"
@@ -52,18 +49,21 @@ def predict(
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the joints of the person on each picture.
+    """Find on each picture what the run's task looks for: of poses, the joints of the person.
 
     Coordinates are pixels of the picture as it is displayed, turned by its camera's orientation tag. Exits
     with code 2 if any picture could not be read; the others are done all the same.
     """
     from halfmask.cli.console import fail, say, say_json
+    from halfmask.tasks.base import Task
     from halfmask.training.runs import open_run
 
     person = None if box is None else parse_box(box)
     paths = list_images(images)
     use_threads(threads)
     trained = open_run(run, device)
+    if type(trained.task).predict is Task.predict:
+        raise HalfmaskError(f"{run} is a run of the task '{trained.config.task}', which has nothing to say of a single picture")
     if not all(bool(tensor.isfinite().all()) for tensor in trained.model.parameters()):
         raise HalfmaskError(f"the weights of {run} are not finite numbers: its training diverged, so it cannot predict")
     out.mkdir(parents=True, exist_ok=True)
@@ -77,8 +77,8 @@ def predict(
             continue
         done.append(result | {"json": str(out / f"{name}.json"), "png": str(out / f"{name}.png")})
         if not as_json:
-            sure = sum(joint["score"] for joint in result["joints"]) / len(result["joints"])
-            say(f"{path}  →  {out / name}.json, .png   (mean score {sure:.2f})")
+            words = trained.task.summary(result)
+            say(f"{path}  →  {out / name}.json, .png" + (f"   ({words})" if words else ""))
     if as_json:
         say_json({"predictions": done, "failed": failures})
     if failures:
@@ -88,44 +88,18 @@ def predict(
 
 def predict_one(trained: TrainedRun, path: Path, box: Box | None, flip_test: bool, json_path: Path, png_path: Path) -> dict[str, Any]:
     """Predict on one picture, and write what was found and a drawing of it."""
-    import cv2
-    import numpy as np
+    import torch
 
-    from halfmask.data.images import crop_transform, read_image
-    from halfmask.data.skeleton import skeleton_with
-    from halfmask.models.simcc import PoseModel
-    from halfmask.report.overlay import draw_skeleton, save_png
-    from halfmask.tasks.pose import predict as find_joints
+    from halfmask.data.images import read_image
+    from halfmask.report.overlay import save_png
 
-    if not isinstance(trained.model, PoseModel):
-        raise HalfmaskError(f"{trained.folder} is a run of the task '{trained.config.task}': 'predict' draws the joints of task 'pose'")
-    skeleton = skeleton_with(trained.model.joints)
     image = read_image(path)
-    height, width = image.shape[:2]
-    size = trained.config.model.input_size
-    # A box is grown as in training; a whole picture is taken to be cropped with its margin already.
-    transform = crop_transform((0, 0, width, height), size, grow=1.0) if box is None else crop_transform(box, size)
-    crop = cv2.warpAffine(image, transform, (size[1], size[0]), flags=cv2.INTER_LINEAR)
-    pixels = np.ascontiguousarray(crop.transpose(2, 0, 1)[None])
-    points, scores = find_joints(trained.model, pixels, flip_test, device=trained.device)
-    joints = to_image(points[0], transform)
-    result = {
-        "image": str(path),
-        "joints": [
-            {"name": name, "x": round(float(x), 2), "y": round(float(y), 2), "score": round(float(score), 4)}
-            for name, (x, y), score in zip(skeleton.names, joints, scores[0], strict=True)
-        ],
-    }
+    with torch.no_grad():
+        found, drawing = trained.task.predict(trained.model, image, trained.device, box, flip_test)
+    result = {"image": str(path)} | found
     json_path.write_text(json.dumps(result, indent=1) + "\n")
-    save_png(png_path, draw_skeleton(image, joints, skeleton=skeleton))
+    save_png(png_path, drawing)
     return result
-
-
-def to_image(points: np.ndarray, transform: np.ndarray) -> np.ndarray:
-    """Crop pixels back to image pixels."""
-    import numpy as np
-
-    return np.asarray((points - transform[:, 2]) @ np.linalg.inv(transform[:, :2]).T)
 
 
 def parse_box(text: str) -> Box:

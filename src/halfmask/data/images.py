@@ -27,6 +27,19 @@ def crop_transform(box: tuple[float, float, float, float], size: tuple[int, int]
     )
 
 
+def crop_picture(image: np.ndarray, box: tuple[float, float, float, float] | None, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """The crop of a person on a picture, and the map that took it: by their box, or of the whole picture."""
+    height, width = image.shape[:2]
+    # A box is grown as in training; a whole picture is taken to be cropped with its margin already.
+    transform = crop_transform((0, 0, width, height), size, grow=1.0) if box is None else crop_transform(box, size)
+    return cv2.warpAffine(image, transform, (size[1], size[0]), flags=cv2.INTER_LINEAR), transform
+
+
+def to_image(points: np.ndarray, transform: np.ndarray) -> np.ndarray:
+    """Crop pixels back to image pixels."""
+    return np.asarray((points - transform[:, 2]) @ np.linalg.inv(transform[:, :2]).T)
+
+
 def read_image(path: Path) -> np.ndarray:
     """An image file as RGB bytes, turned the way its camera says it was held."""
     if not path.is_file():

@@ -87,7 +87,7 @@ def check_overlaps(private: Fingerprints, others: Mapping[str, Fingerprints], un
                 raise HalfmaskError(
                     f"{unknown:,} of {len(prints):,} records of '{part}' have no {unit} id, so it cannot be checked that no "
                     f"protected {unit} "
-                    f"is among them: add the ids, protect a 'crop' or an 'image'"
+                    f"is among them: add the ids, protect a smaller unit such as an 'image'"
                     + ("" if part == "private" else f", or, if you know that they are others, declare it with data.strangers=[{part}]")
                 )
     warnings = []

@@ -196,3 +196,22 @@ def pose_records(
         prints=prints,
         ids=ids,  # type: ignore[arg-type]
     )
+
+
+def mislabelled(strangers: PoseRecords, members: PoseRecords, chosen: np.ndarray) -> PoseRecords:
+    """The chosen strangers, each with the joints of the next, as units of their own after all members."""
+    crops, poses = strangers.take(chosen), strangers.take(np.roll(chosen, -1))
+    # Numbers above everyone's: whatever the unit is, a planted person shares it with nobody.
+    own = np.arange(len(chosen))
+    subjects = None if members.subjects is None else int(members.subjects.max()) + 1 + own
+    return crops.changed(
+        joints=poses.joints,
+        labelled=poses.labelled,
+        head_boxes=poses.head_boxes,
+        annotated=poses.annotated,
+        image_ids=int(members.image_ids.max()) + 1 + own,
+        subjects=subjects,
+        coco=None,
+        transforms=None,
+        key=f"{crops.key}/mislabelled",
+    )

@@ -92,6 +92,7 @@ class HyperFace(nn.Module):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
                 nn.init.zeros_(module.bias)
         for head in self.heads.values():
+            assert isinstance(head, nn.Sequential) and isinstance(head[-1], nn.Linear)
             # An untrained network says nothing of anybody.
             nn.init.normal_(head[-1].weight, std=0.01)
 

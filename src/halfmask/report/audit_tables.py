@@ -103,8 +103,9 @@ def _planted(body: Body) -> Summary:
             rows.append((result["model"], named, attack, interval(found["auc"]), right, f"{found['lower_bound']:.2f}"))
         if not result["withstood"]:
             failures.append(f"{result['model']}: ε = {claim:g} was claimed, and the planted prove at least {result['lower_bound']:.2f}")
+    planted = body.get("planted_are", "people with another's joints")
     lines = [
-        f"{_promise(body)} {body['planted']} people with another's joints were planted among {body['members']} by fair coins "
+        f"{_promise(body)} {body['planted']} {planted} were planted among {body['members']} by fair coins "
         f"({body['present']} are in), and the recipe was trained anew.",
         f"Chance is an AUC of 0.5 and half of the guesses right. {body['guesses']} guesses prove at most {body['largest_provable']:g}.",
     ]

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 Batch = dict[str, Tensor]
 MIRROR = "mirror"
 Report = Callable[[str, int, int], None]
+Box = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ class Task(ABC):
         labels: what of a record is public besides its view, in the words of the certificate.
         metrics: of what `score` measures, by name: how it is printed, its unit, and whether more of it is better.
         drawn: what `pictures` shows, in the words of a page.
+        planted: what `mislabelled` makes, in the words of an audit.
     """
 
     name: ClassVar[str] = ""
@@ -94,6 +96,7 @@ class Task(ABC):
     labels: ClassVar[str] = "the labels of every private record"
     metrics: ClassVar[Mapping[str, MetricInfo]] = {}
     drawn: ClassVar[str] = "What each method makes of test records"
+    planted: ClassVar[str] = "records with another's targets"
 
     def __init__(self, config: Any):
         self.config = config
@@ -223,6 +226,36 @@ class Task(ABC):
     def shows_somebody(self, records: Records) -> np.ndarray:
         """Whether each record shows a person at all."""
         return np.ones(len(records), bool)
+
+    def predict(
+        self,
+        model: nn.Module,
+        image: np.ndarray,
+        device: torch.device | str = "cpu",
+        box: Box | None = None,
+        flip_test: bool = True,
+    ) -> tuple[dict[str, Any], np.ndarray]:
+        """What a model sees on a picture (H×W×3 bytes, red first), ready for JSON, in its pixels; and a drawing of it.
+
+        Args:
+            box: where on the picture to look: left, top, width, height; by default all of it.
+            flip_test: let the model look at the mirror image too, where the task knows what that is.
+        """
+        raise HalfmaskError(f"the task '{self.name}' has nothing to say of a single picture: score its runs with 'halfmask evaluate'")
+
+    def summary(self, found: Mapping[str, Any]) -> str:
+        """A few words about what was found on a picture, for a line of text."""
+        return ""
+
+    def mislabelled(self, strangers: Records, members: Records, chosen: np.ndarray) -> Records:
+        """Records to plant in an audit: the chosen strangers, each with the targets of the next, as units of their own after all members.
+
+        Nobody learns such a target from anyone else, so that what a model knows of it was learnt from the one record.
+        """
+        # Imported here because records know tables, and a task that is only trained needs neither.
+        from halfmask.data.planting import with_targets_of_the_next
+
+        return with_targets_of_the_next(strangers, members, chosen, self.name)
 
     def public_facts(self, data: Datasets) -> list[str]:
         """What else the certificate has to say is public, one line each."""

@@ -234,6 +234,10 @@ class FaceTask(Task):
             drawing = draw_face(drawing, face.landmarks, face.visible, face.box, face.pose, f"{face.score:.2f}")
         return {"faces": [face.to_json() for face in faces]}, drawing
 
+    def summary(self, found: Mapping[str, Any]) -> str:  # noqa: D102
+        count = len(found["faces"])
+        return "no face found" if not count else f"{count} face{'s' * (count > 1)}, surest {found['faces'][0]['score']:.2f}"
+
     def pictures(self, model: nn.Module | None, records: Records, device: torch.device | str = "cpu") -> list[np.ndarray]:
         """Landmarks and head axes on regions; a region without a face, or said to be one, is left as it is."""
         from halfmask.report.face_overlay import draw_face

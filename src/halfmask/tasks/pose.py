@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from halfmask.data.augment import NUMBERS, draw
 from halfmask.data.datasets import load_datasets, load_public, load_test
+from halfmask.data.images import crop_picture, to_image
 from halfmask.data.mapping import with_skeleton
-from halfmask.data.pose_records import UNITS, PoseRecords
+from halfmask.data.pose_records import UNITS, PoseRecords, mislabelled
 from halfmask.data.records import PRIVATE, Datasets, Records
 from halfmask.data.skeleton import MPII, Skeleton, skeleton_with
 from halfmask.errors import HalfmaskError
@@ -26,7 +27,7 @@ from halfmask.models.checkpoints import read_state, weights_digest
 from halfmask.models.pose import build_model, choose_parameters, learn_statistics
 from halfmask.models.simcc import PoseModel, decode, flip_back, smoothed_targets
 from halfmask.models.tinyvit import learning_statistics
-from halfmask.tasks.base import MIRROR, Batch, Lower, Report, Scores, Task, register
+from halfmask.tasks.base import MIRROR, Batch, Box, Lower, Report, Scores, Task, register
 from halfmask.tasks.pose_settings import POSE_GROUPS
 
 if TYPE_CHECKING:
@@ -214,6 +215,7 @@ class PoseTask(Task):
     groups = POSE_GROUPS
     labels = "keypoints, visibility and crop box"
     drawn = "Skeletons that each method draws on test people"
+    planted = "people with another's joints"
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:  # noqa: D102
         return pose_loss(model, batch)
@@ -316,3 +318,32 @@ class PoseTask(Task):
         points, _ = predict(model, np.asarray(records.images), device=device)
         own = skeleton_with(model.joints)
         return [draw_skeleton(crop, joints, skeleton=own) for crop, joints in zip(crops, points, strict=True)]
+
+    def predict(  # noqa: D102
+        self,
+        model: nn.Module,
+        image: np.ndarray,
+        device: torch.device | str = "cpu",
+        box: Box | None = None,
+        flip_test: bool = True,
+    ) -> tuple[dict[str, Any], np.ndarray]:
+        from halfmask.report.overlay import draw_skeleton
+
+        assert isinstance(model, PoseModel)
+        skeleton = skeleton_with(model.joints)
+        crop, transform = crop_picture(image, box, self.config.model.input_size)
+        points, scores = predict(model, np.ascontiguousarray(crop.transpose(2, 0, 1)[None]), flip_test, device=device)
+        joints = to_image(points[0], transform)
+        found = [
+            {"name": name, "x": round(float(x), 2), "y": round(float(y), 2), "score": round(float(score), 4)}
+            for name, (x, y), score in zip(skeleton.names, joints, scores[0], strict=True)
+        ]
+        return {"joints": found}, draw_skeleton(image, joints, skeleton=skeleton)
+
+    def summary(self, found: Mapping[str, Any]) -> str:  # noqa: D102
+        return f"mean score {sum(joint['score'] for joint in found['joints']) / len(found['joints']):.2f}"
+
+    def mislabelled(self, strangers: Records, members: Records, chosen: np.ndarray) -> PoseRecords:
+        """Crops with another person's joints."""
+        assert isinstance(strangers, PoseRecords) and isinstance(members, PoseRecords)
+        return mislabelled(strangers, members, chosen)

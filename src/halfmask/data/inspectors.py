@@ -1,0 +1,63 @@
+"""Who looks at datasets that are not people with joints, for `halfmask data inspect`: a function for each of their formats.
+
+Such a function is named, as `module:function`, under its format in `INSPECTORS`, and called as `Inspect` says.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from rich.table import Table
+
+from halfmask.data.formats import FORMATS
+from halfmask.errors import HalfmaskError, unknown_name
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a look at a dataset told.
+
+    Attributes:
+        body: for programs.
+        lines: tables and lines of text, in the order they are shown.
+        sheet: a picture of some records, H×W×3, where one was asked for.
+    """
+
+    body: dict[str, Any]
+    lines: list[Table | str] = field(default_factory=list)
+    sheet: np.ndarray | None = None
+
+
+class Inspect(Protocol):
+    """How the function of a format is called.
+
+    Args of the call: the folder, the format it was found under, whether to open the images, how many records to put on a picture (0 for
+    none), and whom to tell how far it is.
+    """
+
+    def __call__(self, folder: Path, format: str, *, open_images: bool, pictured: int, progress: Progress | None = None) -> Looked:
+        """Look at a dataset."""
+
+
+# By format, where the function is: it is imported when it is asked for.
+INSPECTORS: dict[str, str] = {}
+
+
+def inspector_of(format: str | None) -> Inspect | None:
+    """The function for a format; None where it is one of people with joints, or is to be found out."""
+    if format is None or format in FORMATS:
+        return None
+    if format not in INSPECTORS:
+        raise unknown_name("dataset format", format, [*FORMATS, *INSPECTORS])
+    module, _, name = INSPECTORS[format].partition(":")
+    found: Inspect | None = getattr(importlib.import_module(module), name, None)
+    if found is None:
+        raise HalfmaskError(f"datasets in the format '{format}' cannot be inspected: {module} has no '{name}'")
+    return found
