@@ -24,6 +24,7 @@ class Certificate:
             weights it goes on from.
         own_epsilon: ε of this run's own steps, where that differs.
         composed_with: runs on the same people whose weights this model goes on from.
+        coarser: what the promise is worth to a larger unit, by its name: ε, and how many of the protected units it has at most.
         public_assumptions: what the promise takes to be known to everyone.
         already_public: what earlier runs on these people took to be public: it stays so, whatever this run hides.
         unaccounted_reads: reads of private data outside the mechanism. Any makes the promise void.
@@ -59,6 +60,7 @@ class Certificate:
     statement: str = "certificate"
     date: str = field(default_factory=lambda: datetime.now(timezone.utc).isoformat(timespec="seconds"))
     own_epsilon: dict[str, float] = field(default_factory=dict)
+    coarser: dict[str, dict[str, float]] = field(default_factory=dict)
     composed_with: list[str] = field(default_factory=list)
     already_public: list[str] = field(default_factory=list)
     related_datasets: list[str] = field(default_factory=list)
@@ -83,9 +85,9 @@ class Certificate:
         body = asdict(self)
         if self.statement == "rehearsal":
             # Nothing was promised to anybody, not even infinity.
-            body["epsilon"], body["own_epsilon"] = dict.fromkeys(self.epsilon), {}
+            body["epsilon"], body["own_epsilon"], body["coarser"] = dict.fromkeys(self.epsilon), {}, {}
         elif self.unaccounted_reads:
-            body["epsilon"], body["own_epsilon"] = dict.fromkeys(self.epsilon, math.inf), {}
+            body["epsilon"], body["own_epsilon"], body["coarser"] = dict.fromkeys(self.epsilon, math.inf), {}, {}
         return _finite(body)
 
     def to_markdown(self) -> str:
@@ -105,6 +107,13 @@ class Certificate:
             **({} if rehearsed else {f"ε ({name})": _number(math.inf if void else e) for name, e in self.epsilon.items()}),
             **(
                 {} if rehearsed or void else {f"of it by this run's own steps ({name})": _number(e) for name, e in self.own_epsilon.items()}
+            ),
+            **(
+                {}
+                if rehearsed or void
+                else {
+                    f"ε to one {name} of up to {each['most']} {self.unit}s": _number(each["epsilon"]) for name, each in self.coarser.items()
+                }
             ),
             "δ": f"{self.delta:g}",
             "accountant": self.accountant,
@@ -129,6 +138,10 @@ class Certificate:
         lines += ["", "## Reads of private data outside the mechanism", ""]
         lines += [f"- {line}" for line in self.unaccounted_reads] or ["None."]
         return "\n".join(lines) + "\n"
+
+    def _to_others(self) -> dict[str, str]:
+        worth = {name: (each["most"], _number(each["epsilon"])) for name, each in self.coarser.items()}
+        return {f"ε to one {name} of up to {most} {self.unit}s": spent for name, (most, spent) in worth.items()}
 
     def write(self, folder: Path) -> None:
         """Write `certificate.json` and `certificate.md`."""

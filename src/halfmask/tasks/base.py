@@ -257,6 +257,10 @@ class Task(ABC):
 
         return with_targets_of_the_next(strangers, members, chosen, self.name)
 
+    def most_in(self, unit: str) -> dict[str, int]:
+        """By coarser units, how many of this one each has at most by the settings alone: the certificate tells what ε is worth to those."""
+        return {}
+
     def public_facts(self, data: Datasets) -> list[str]:
         """What else the certificate has to say is public, one line each."""
         return []

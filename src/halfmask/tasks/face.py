@@ -258,20 +258,21 @@ class FaceTask(Task):
             drawn.append(draw_face(np.ascontiguousarray(region), points, visible, pose=pose, scale=3))
         return drawn
 
+    def most_in(self, unit: str) -> dict[str, int]:  # noqa: D102
+        data = self.config.data
+        return {"image": data.positives + data.negatives} if unit == "region" else {}
+
     def public_facts(self, data: Datasets) -> list[str]:
         """What ε means for a face that several regions show."""
-        config, records = self.config, data.private
-        regions = np.bincount(np.unique(records.unit_ids("image"), return_inverse=True)[1])
-        facts = []
-        if config.unit == "region":
+        config, facts = self.config, []
+        if config.unit != "subject":
             facts.append(
-                f"that ε is about **one region**: a photograph has up to {regions.max()} of them, which may show one face, and ε of a face "
-                "or of a person is that of all of its regions together: train with --unit image or --unit subject for those"
+                f"that the promise is to one {config.unit}: "
+                + ("several regions show one face, and " if config.unit == "region" else "")
+                + "a person of several photographs has less of it. Train with --unit subject, where ids are known, to protect people"
             )
         if config.model.clip == "by-task":
-            facts.append(
-                f"that each of {len(config.model.subtasks)} tasks was clipped to its share of C, so that together they are at most C"
-            )
+            facts.append("that each task's gradient was clipped to its share of C, so that all of them together are at most C")
         return facts
 
 

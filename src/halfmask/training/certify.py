@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from halfmask.privacy.accounting import epsilon
 from halfmask.privacy.adjacency import Adjacency
@@ -37,6 +38,7 @@ def certificate_of(setup: Setup, half: PrivateHalf, standing: Standing, run_name
         adjacency=config.adjacency,
         epsilon=composed,
         own_epsilon=own_epsilon if behind else {},
+        coarser={} if behind or reads else _coarser(own, setup),
         composed_with=sorted({spend.run for spend in behind}),
         delta=config.delta,
         accountant="rdp, over the runs whose weights this one goes on from" if behind else config.accountant,
@@ -78,6 +80,19 @@ def _own(own: list[Spend], adjacency: Adjacency, setup: Setup) -> float:
     if any(spend.unbounded for spend in own):
         return math.inf
     return epsilon(plans_of(own, adjacency), setup.config.delta, setup.config.accountant)
+
+
+def _coarser(own: list[Spend], setup: Setup) -> dict[str, dict[str, float]]:
+    """What the promise is worth to units that have several of the protected ones, at most as many as the settings say."""
+    config = setup.config
+    if not own or any(spend.unbounded or spend.visible_batches for spend in own):
+        return {}
+    plans = plans_of(own, Adjacency.parse(config.adjacency))
+    return {
+        unit: {"most": most, "epsilon": epsilon([replace(plan, group_size=most) for plan in plans], config.delta, config.accountant)}
+        for unit, most in setup.task.most_in(config.unit).items()
+        if most > 1
+    }
 
 
 def _cautions(setup: Setup) -> list[str]:
