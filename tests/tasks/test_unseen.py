@@ -217,3 +217,10 @@ def test_planted_records_have_anothers_targets_and_units_alone(ages: Path) -> No
     bare = halfmask.Records.of_arrays({"x": np.zeros((4, 8), np.float32)})
     with pytest.raises(halfmask.HalfmaskError, match="have none"):
         Ages(None).mislabelled(bare, bare, np.arange(4))
+
+
+def test_planted_records_of_it_are_looked_for(ages: Path, tmp_path: Path) -> None:
+    call("train", str(ages), "--out", str(tmp_path / "run"))
+    body = call("audit", "model", str(tmp_path / "run"), "--canaries", "40", "--spend", "--out", str(tmp_path / "planted"))
+    assert body["planted_are"] == "records with another's targets" and body["planted"] == 40 and body["passed"]
+    assert "40 records with another's targets were planted" in (tmp_path / "planted" / "index.html").read_text().replace("&#x27;", "'")
