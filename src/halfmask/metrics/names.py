@@ -13,8 +13,9 @@ def headline(names: Iterable[str]) -> tuple[str, str]:
     twice where there is one.
     """
     known = list(dict.fromkeys(names))
-    first = known[:1] or [HEADLINES[0][0]]
-    return next((pair for pair in HEADLINES if pair[0] in known), (first[0], known[1] if len(known) > 1 else first[0]))
+    if not known:
+        return HEADLINES[0]
+    return next((pair for pair in HEADLINES if pair[0] in known), (known[0], known[1] if len(known) > 1 else known[0]))
 
 
 def is_percentage(name: str) -> bool:
