@@ -140,3 +140,85 @@ def test_a_subspace_of_public_records(tmp_path: Path) -> None:
     basis = private._trainer.noised.subspace
     assert basis is not None and basis.dimension == 3
     assert torch.allclose(basis.lift(basis.coordinates(gradient)), gradient, atol=1e-5), "it lies in the subspace"
+
+
+def test_a_step_that_fails_half_way_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its coins were tossed: the payment serves no other batch."""
+    events: list[str] = []
+    pay, draw = Account.pay, PoissonSampler.draw
+    monkeypatch.setattr(Account, "pay", lambda self, spend: events.extend(["pay"] * spend.steps) or pay(self, spend))
+    monkeypatch.setattr(PoissonSampler, "draw", lambda self: events.append("draw") or draw(self))
+    fails = [False]
+
+    def failing(model: nn.Module, batch: Any) -> Tensor:
+        if fails[0]:
+            raise ValueError("out of memory, say")
+        return loss(model, batch)
+
+    private = begin(tmp_path / "run", loss=failing, batch=30, epochs=4)
+    private.step()
+    fails[0] = True
+    with pytest.raises(ValueError, match="out of memory"):
+        private.step()
+    fails[0] = False
+    spent = private.epsilon
+    for _ in range(private.steps - 2):
+        private.step()
+    assert private.epsilon > spent and events.count("draw") == private.steps <= events.count("pay")
+    with pytest.raises(HalfmaskError, match="planned steps were taken"):
+        private.step()
+
+
+def test_a_step_is_taken_in_evaluation_mode_and_leaves_the_modes_as_they_were(tmp_path: Path) -> None:
+    """Dropout draws its masks by the place in the batch: a record's would depend on who else is there."""
+    model = nn.Sequential(nn.Linear(70, 8), nn.Dropout(0.5), nn.Sequential(nn.Linear(8, 2)).eval())
+    seen: list[bool] = []
+
+    def watched(model: nn.Module, batch: Any) -> Tensor:
+        seen.append(any(module.training for module in model.modules()))
+        return loss(model, batch)
+
+    private = begin(tmp_path / "run", model.eval(), loss=watched, batch=30)
+    model.train()
+    model[2].eval()
+    modes = [module.training for module in model.modules()]
+    seen.clear()
+    private.step()
+    assert seen and not any(seen) and [module.training for module in model.modules()] == modes == [True, True, True, False, False]
+
+
+def test_gradients_have_the_type_of_their_weights(tmp_path: Path) -> None:
+    model = nn.Linear(70, 2).double()
+    private = begin(tmp_path / "run", model, loss=lambda model, batch: loss(model, (batch[0].double(), batch[1])))
+    private.step()
+    assert model.weight.grad is not None and model.weight.grad.dtype == torch.float64
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_weights_that_are_loaded_after_the_run_was_prepared_carry_their_cost(tmp_path: Path, steps: int) -> None:
+    first = nn.Linear(70, 2)
+    with begin(tmp_path / "first", first) as private:
+        private.step()
+        torch.optim.SGD(first.parameters(), lr=0.1).step()
+    model = nn.Linear(70, 2)
+    second = begin(tmp_path / "second", model)
+    model.load_state_dict(first.state_dict())
+    for _ in range(steps):
+        second.step()
+    certificate = second.finish()
+    assert certificate["epsilon"]["zero-out"] > private.epsilon * 0.99
+    assert certificate["own_epsilon"]["zero-out"] < certificate["epsilon"]["zero-out"]
+
+
+def test_a_buffer_that_changed_after_the_last_step_is_not_released(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(70, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).eval()
+    private = begin(tmp_path / "run", model)
+    private.step()
+    before = model[1].running_mean.clone()
+    model[1].running_mean += 1
+    with pytest.raises(HalfmaskError, match="a buffer of the model changed since the run began"):
+        private.finish()
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+    model[1].running_mean.copy_(before)
+    private.finish()
