@@ -289,3 +289,18 @@ def test_orders_that_come_by_chance_or_from_nowhere_are_not_trusted() -> None:
     with Picking(nn.Linear(3, 3), x, 4) as picking:
         x[np.array([0, 1, 2, 3])]
     assert picking.may and not picking.seen, "numbers that left torch"
+
+
+@pytest.mark.parametrize("view", [False, True])
+def test_a_tensor_that_records_were_written_to_carries_them(view: bool) -> None:
+    x, order = torch.randn(4, 3), torch.tensor([1, 0, 2, 3])
+    with Picking(nn.Linear(3, 3), x, 4) as picking:
+        table = torch.zeros(4, 3)
+        table[order]
+        assert not picking.seen, "nobody is in it yet"
+        if view:
+            table[:, :2].copy_(x[:, :2])
+        else:
+            table[:, :] = x
+        torch.flip(table, (0,))
+    assert picking.seen == "flip"

@@ -188,10 +188,19 @@ def test_a_step_is_taken_in_evaluation_mode_and_leaves_the_modes_as_they_were(tm
 
 
 def test_gradients_have_the_type_of_their_weights(tmp_path: Path) -> None:
-    model = nn.Linear(70, 2).double()
-    private = begin(tmp_path / "run", model, loss=lambda model, batch: loss(model, (batch[0].double(), batch[1])))
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(70, 4).double(), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.second(self.first(x.double()).float())
+
+    model = Mixed()
+    private = begin(tmp_path / "run", model)
     private.step()
-    assert model.weight.grad is not None and model.weight.grad.dtype == torch.float64
+    found = [weight.grad.dtype for weight in model.parameters() if weight.grad is not None]
+    assert found == [torch.float64, torch.float64, torch.float32, torch.float32]
     torch.optim.SGD(model.parameters(), lr=0.1).step()
 
 
@@ -206,6 +215,7 @@ def test_weights_that_are_loaded_after_the_run_was_prepared_carry_their_cost(tmp
     model.load_state_dict(first.state_dict())
     for _ in range(steps):
         second.step()
+        torch.optim.SGD(model.parameters(), lr=0.1).step()
     certificate = second.finish()
     assert certificate["epsilon"]["zero-out"] > private.epsilon * 0.99
     assert certificate["own_epsilon"]["zero-out"] < certificate["epsilon"]["zero-out"]
