@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from halfmask.errors import HalfmaskError
 from halfmask.privacy.account import Account
 from halfmask.privacy.sampling import PoissonSampler
 from halfmask.training.own_loop import Private
+from halfmask.training.private import PrivateHalf
+from halfmask.training.spending import Payments
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "fresh_home")
 
@@ -60,16 +63,36 @@ def test_a_loop_of_ones_own(tmp_path: Path) -> None:
     assert private.finish() is certificate
 
 
-def test_every_step_is_paid_before_its_coins_are_tossed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def every_draw_was_paid(out: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
     events: list[str] = []
     pay, draw = Account.pay, PoissonSampler.draw
     monkeypatch.setattr(Account, "pay", lambda self, spend: events.extend(["pay"] * spend.steps) or pay(self, spend))
     monkeypatch.setattr(PoissonSampler, "draw", lambda self: events.append("draw") or draw(self))
-    private = begin(tmp_path / "run")
+    private = begin(out)
     for _ in range(private.steps):
         private.step()
-        assert events.count("draw") <= events.count("pay")
-    assert events[0] == "pay" and events.count("draw") == events.count("pay") == 4
+    ahead = itertools.accumulate(1 if event == "pay" else -1 for event in events)
+    return min(ahead) >= 0 and events.count("draw") == events.count("pay") == 4
+
+
+def test_every_step_is_paid_before_its_coins_are_tossed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert every_draw_was_paid(tmp_path / "run", monkeypatch)
+
+
+@pytest.mark.parametrize("fault", ["never", "afterwards", "once"])
+def test_steps_that_are_not_paid_for_are_seen(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Payments.ahead
+    owed: list[int] = []
+
+    def ahead(self: Payments, steps: int, half: PrivateHalf) -> None:
+        owed.append(steps)
+        if fault == "afterwards" and len(owed) > 1:
+            real(self, owed[-2], half)
+        elif fault == "once" and len(owed) == 1:
+            real(self, steps, half)
+
+    monkeypatch.setattr(Payments, "ahead", ahead)
+    assert not every_draw_was_paid(tmp_path / "run", monkeypatch)
 
 
 def test_the_gradient_is_the_noised_mean_in_place_of_whatever_was_there(tmp_path: Path) -> None:
