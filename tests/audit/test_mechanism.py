@@ -28,7 +28,7 @@ from halfmask.privacy.sampling import PoissonSampler
 from halfmask.training import refresh
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
-from halfmask.training.private import PrivateHalf
+from halfmask.training.private import WEIGHT, PrivateHalf
 from halfmask.training.progress import Progress
 from halfmask.training.public import SharedBatch
 from halfmask.training.setup import Setup
@@ -238,7 +238,7 @@ def test_an_image_and_its_view_clipped_apart_are_seen(
 
     def apart(self: PrivateHalf, people: Records, *rest: Any) -> tuple[dict[str, Tensor], Tensor]:
         batch, _ = real(self, people, *rest)
-        return batch, torch.arange(len(batch["weight"]))
+        return batch, torch.arange(len(batch[WEIGHT]))
 
     monkeypatch.setattr(PrivateHalf, "shown", apart)
     finding = checks.step_sensitivity(small(method, folder, 0, RESIDUAL, *options), 12)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError
-from halfmask.gradients.apart import check_records_apart
+from halfmask.gradients.apart import check_records_apart, state_kept
 from halfmask.gradients.engine import ClippingEngine
 from halfmask.models.simcc import PoseModel
 from halfmask.models.tinyvit import learning_statistics
@@ -120,3 +120,40 @@ def test_a_layer_put_back_into_training_mode_is_noticed() -> None:
     model.train()
     with pytest.raises(HalfmaskError, match="mixes people"):
         engine.clipped_sum(square_loss, {"x": torch.randn(5, 4).double(), "y": torch.randn(5, 4).double()}, 1.0)
+
+
+class Keeps(nn.Module):
+    """Keeps something of what it sees, in one of several places."""
+
+    def __init__(self, how: str):
+        super().__init__()
+        self.how, self.layer = how, nn.Linear(3, 4)
+        self.register_buffer("mean", torch.full((3,), math.nan if how == "nothing" else 0.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen = x.detach().mean(0)
+        if self.how == "in place":
+            self.mean.add_(seen)
+        elif self.how == "anew":
+            self.mean = self.mean + seen
+        elif self.how == "behind autograd":
+            self.mean.data.copy_(seen)
+        elif self.how == "a new buffer":
+            self.register_buffer("last", seen)
+        elif self.how == "in a weight":
+            with torch.no_grad():
+                self.layer.bias[:3] += seen
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("how", ["in place", "anew", "behind autograd", "a new buffer", "in a weight"])
+def test_a_model_that_keeps_something_of_records_is_refused(how: str) -> None:
+    model = Keeps(how)
+    with pytest.raises(HalfmaskError, match=r"of the model changed while a loss was taken"), state_kept(model):
+        model(torch.randn(5, 3))
+
+
+def test_a_model_that_keeps_nothing_passes() -> None:
+    model = Keeps("nothing")
+    with state_kept(model):
+        model(torch.randn(5, 3)).sum().backward()

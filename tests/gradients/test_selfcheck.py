@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from halfmask.gradients.check import check_model
 from halfmask.gradients.engine import ClippingEngine
+from halfmask.gradients.selfcheck import SelfCheck
 from halfmask.models.pose import choose_parameters
 from halfmask.models.simcc import PoseModel
 from halfmask.tasks.pose import pose_loss
@@ -92,15 +93,25 @@ def test_where_nothing_else_is_left_the_whole_model_is_slow() -> None:
 
 def test_a_parameter_without_a_gradient_at_first_is_looked_at_again() -> None:
     """With a head of zeros nothing below it has a gradient in the first step, and a check then would pass anything."""
+    model = nn.Sequential(Rare(), nn.Linear(4, 4)).double()
+    nn.init.zeros_(model[1].weight)
+    engine = ClippingEngine(model)
+    data = rare_records(0, 1, 2)
+    engine.clipped_sum(loss, data, 1.0)
+    assert engine.path == "fast"
+    nn.init.normal_(model[1].weight)
+    with pytest.warns(UserWarning, match="no fast gradient rule"):
+        engine.clipped_sum(loss, data, 1.0)
+    assert engine.path == "slow"
+
+
+def test_a_parameter_that_the_loss_depends_on_and_that_no_layer_used_is_noticed_without_a_gradient() -> None:
+    """No comparison could tell while the head is zero; that the loss leads to it does."""
     model = hidden().double()
     nn.init.zeros_(model[3].weight)
     engine = ClippingEngine(model)
-    data = batch_for(model, 3, 6)
-    engine.clipped_sum(loss, data, 1.0)
-    assert engine.path == "fast"
-    nn.init.normal_(model[3].weight)
     with pytest.warns(UserWarning, match="differentiated by itself"):
-        engine.clipped_sum(loss, data, 1.0)
+        engine.clipped_sum(loss, batch_for(model, 3, 6), 1.0)
     assert engine.path == "mixed"
 
 
@@ -163,3 +174,79 @@ def test_all_is_looked_at_again_when_the_tape_goes_about_it_in_another_way() -> 
     assert not engine._check._unverified
     engine._check.again()
     assert engine._check._unverified == set(engine.parameters)
+
+
+class Rare(nn.Module):
+    """A way that some records go and others do not; on it a layer's weight is used once more, where nobody sees it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.usual, self.rare = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        marked = (x[:, :1] > 9).to(x.dtype)
+        return self.usual(x) + marked * Secret.apply(self.rare(x), self.rare.weight[0])
+
+
+def rare_records(*marked: int, count: int = 8) -> Batch:
+    torch.manual_seed(1)
+    x = torch.randn(count, 4, dtype=torch.float64)
+    x[list(marked), 0] = 10.0
+    return {"x": x, "w": torch.ones(count, 4, dtype=torch.float64)}
+
+
+def test_a_parameter_is_looked_at_before_it_has_a_part_in_any_sum() -> None:
+    """Whichever step that is, and whichever records they are: not only in some steps, and not only the first three."""
+    model = Rare().double()
+    engine = ClippingEngine(model)
+    for _ in range(4):
+        engine.clipped_sum(loss, rare_records(), 1.0)
+    assert engine.path == "fast" and engine._check._unverified == {"rare.weight", "rare.bias"}
+    with pytest.warns(UserWarning, match="no fast gradient rule"):
+        found = engine.per_record_gradients(loss, rare_records(5, 6, 7))
+    for i in range(8):
+        alone = loss(model, {name: value[i : i + 1] for name, value in rare_records(5, 6, 7).items()}).sum()
+        expected = torch.cat([g.flatten() for g in torch.autograd.grad(alone, list(model.parameters()))])
+        assert torch.allclose(found[i], expected), i
+
+
+def test_of_units_those_are_looked_at_who_have_a_part() -> None:
+    model = Rare().double()
+    engine = ClippingEngine(model)
+    engine.clipped_sum(loss, rare_records(), 1.0)
+    with pytest.warns(UserWarning, match="no fast gradient rule"):
+        engine.clipped_sum(loss, rare_records(6, 7), 1.0, unit_index=torch.tensor([0, 0, 1, 1, 2, 2, 3, 3]))
+    assert engine.path != "fast"
+
+
+class Keys(nn.Module):
+    """The bias of the keys of attention has no gradient but what rounding leaves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.query, self.key, self.value = (nn.Linear(6, 6) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.query(x) @ self.key(x).transpose(1, 2)).softmax(-1) @ self.value(x)
+
+
+def test_rounding_is_not_looked_at_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    real = SelfCheck._compare
+    monkeypatch.setattr(SelfCheck, "_compare", lambda self, *args: looks.append(1) or real(self, *args))
+    engine = ClippingEngine(Keys())
+    for _ in range(6):
+        engine.clipped_sum(loss, batch_for(engine.model, 5, 6, dtype=torch.float32), 1.0)
+    assert engine._check._unverified <= {"key.bias"} and len(looks) <= 2
+
+
+def test_a_batch_of_one_record_is_checked_too() -> None:
+    """A missing part of its gradient would let it past the clip norm; and it counts for no batch of several."""
+    model = Behind().double()
+    engine = ClippingEngine(model)
+    one = {name: 10 * value[:1] for name, value in batch_for(model, 3).items()}
+    assert engine.clipped_sum(loss, one, 1.0).flat().norm() <= 1
+    assert engine._tape is not None and engine._tape.traces
+    assert engine._check._unverified and not engine._check._unverified_alone

@@ -162,9 +162,14 @@ def test_noise_to_try_a_loss_on_has_the_shapes_of_records_and_none_of_their_valu
     assert {name: value.numpy().dtype for name, value in found.items()} == kinds | {"age": np.float32}
     assert found["x"].shape == (4, 2, 3) and found["age"].shape == (4,)
     assert found["x"].unique().numel() == 24 and found["pixel"].unique().numel() > 12, "records that differ, or coupling goes unseen"
-    assert found["seen"].all() and not found["class"].any(), "labels that every task has"
+    assert found["seen"].unique().numel() == 2, "not all the same, or a loss that counts them in its batch looks apart"
+    assert found["class"].unique().tolist() == [0, 1], "and labels that most losses have"
+    assert found["seen"].flatten(1).any(1).all() and not found["seen"].flatten(1).all(1).any(), "masks leave something, and hide something"
     again = task.sample(nn.Linear(8, 1), records)
     assert all(torch.equal(found[name], again[name]) for name in found)
+    several = task.samples(nn.Linear(8, 1), records)
+    assert len(several) == 3 and torch.equal(several[0]["x"], found["x"])
+    assert all(not torch.equal(several[0][name], one[name]) for one in several[1:] for name in found), "drawn differently"
 
 
 @pytest.mark.usefixtures("quick_accounting", "one_thread")

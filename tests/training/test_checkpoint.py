@@ -28,6 +28,7 @@ pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread")
 # names come from torch, are compared with those of a fresh one.
 EVERY = {
     "run": "str",
+    "behind": "list",
     "plan/dataset": "str",
     "plan/set of annotations": "str",
     "plan/number of units": "int",

@@ -16,12 +16,12 @@ import torch
 
 from halfmask.privacy.account import Account
 from halfmask.privacy.accounting import epsilon
-from halfmask.training import loop, running
+from halfmask.training import running
 from halfmask.training.config import RunConfig
 from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
 from halfmask.training.running import run_training
-from halfmask.training.setup import prepare
+from halfmask.training.setup import Setup, prepare
 
 KILLS = 16
 
@@ -71,7 +71,7 @@ def test_killed_at_any_moment_the_ledger_knows_enough(
     # Preparation is the same each time and spends nothing: done once, so that the kills fall on training.
     monkeypatch.setattr(running, "prepare", lambda config, progress: setup)
     # ε for the screen: of no interest here, and with epochs of two steps it would take most of the time.
-    monkeypatch.setattr(loop.Trainer, "spent", lambda trainer, steps, grid=None: 0.0)
+    monkeypatch.setattr(Setup, "spent", lambda setup, steps, grid=None: 0.0)
     ledger = Account(setup.data.fingerprints).ledger
     plan = setup.plan
     assert plan is not None

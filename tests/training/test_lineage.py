@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import nn
 
 from halfmask.data.prints import named_prints
 from halfmask.models.simcc import PoseModel
 from halfmask.privacy.account import Account
 from halfmask.privacy.spends import Spend
 from halfmask.training.config import RunConfig
-from halfmask.training.lineage import runs_behind, tensor_hashes
+from halfmask.training.lineage import released_hashes, runs_behind, tensor_hashes
 from halfmask.training.progress import Progress
 from halfmask.training.setup import prepare
 
@@ -49,8 +50,39 @@ def test_tensors_are_known_by_their_values(fresh_home: Path) -> None:
     (known,) = tensor_hashes([TRAINED])
     assert tensor_hashes([TRAINED.double(), TRAINED.clone().requires_grad_(), TRAINED.t().contiguous().t()]) == [known] * 3
     assert tensor_hashes([TRAINED + 1e-3, -TRAINED]) != [known] * 2
-    assert tensor_hashes([torch.zeros(63), torch.ones(64, dtype=torch.int64)]) == [], "equal by chance, or no weights"
-    assert len(tensor_hashes([torch.zeros(64)])) == 1
+    by_chance = [torch.zeros(64), torch.ones(9000), torch.ones(64, dtype=torch.int64)]
+    assert tensor_hashes(by_chance) == [], "equal by chance, or no weights"
+    assert len(tensor_hashes([torch.cat([torch.zeros(5000), torch.arange(8.0)])])) == 1
+
+
+@pytest.mark.parametrize("short", [torch.float16, torch.bfloat16])
+def test_a_detour_through_a_shorter_format_hides_nothing(short: torch.dtype, account: Account) -> None:
+    trained = torch.randn(8, 16, generator=torch.Generator().manual_seed(0))
+    account.record_model("cc", "2" * 64, released_hashes([trained]))
+    model = nn.Linear(16, 8)
+    model.weight.data = trained.to(short).float()
+    assert runs_behind(None, account, model) == ["cc"]
+
+
+def test_weights_a_run_hardly_moved_are_not_those_it_began_with(account: Account) -> None:
+    """Two runs from one public beginning: neither is behind the other, however alike they are when rounded."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 8), nn.LayerNorm(100))
+    account.record_model("cc", "2" * 64, released_hashes([parameter + 1e-8 for parameter in model.parameters()]))
+    assert runs_behind(None, account, model) == []
+
+
+@pytest.mark.parametrize("short", [torch.float32, torch.float16])
+def test_small_models_are_known_as_a_whole(short: torch.dtype, account: Account) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(2, 1), nn.BatchNorm1d(1))
+    model[1].requires_grad_(False)
+    account.record_model("cc", "2" * 64, released_hashes(model[0].parameters()))
+    assert runs_behind(None, account, model.to(short)) == ["cc"]
+    for parameter in model.parameters():
+        nn.init.zeros_(parameter)
+    account.record_model("bb", "3" * 64, released_hashes(model[0].parameters()))
+    assert runs_behind(None, account, model) == [], "zeros are everybody's"
 
 
 def test_the_key_makes_them(fresh_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ import halfmask
 from halfmask.data.items import form_of, read_items
 from halfmask.errors import HalfmaskError
 from halfmask.training import own
+from halfmask.training.loop import Trainer
 from halfmask.training.private import PrivateHalf
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "fresh_home")
@@ -165,6 +166,103 @@ def test_parts_without_ids_are_declared(tmp_path: Path) -> None:
 
     with pytest.raises(HalfmaskError, match="no field 'patient'"):
         train(tmp_path / "refused", test=Nameless(20, seed=3))
+    whose = {"private": Visits(patient=lambda index: index // 3)}
+    run = train(tmp_path / "declared", test=Nameless(20, seed=3), public=Nameless(24, seed=2), strangers=["test", "public"], **whose)
+    assert "loss" in run.scores
+
+
+def test_ids_that_are_there_are_compared_whatever_was_declared(tmp_path: Path) -> None:
+    """A declaration is for those of whom nothing is known."""
+    with pytest.raises(HalfmaskError, match="by their subject"):
+        train(tmp_path / "run", test=Visits(24, seed=1, patient=lambda index: f"p{index}"), strangers=["test"])
+    with pytest.raises(HalfmaskError, match="expected a map-style dataset"):
+        train(tmp_path / "run", test=iter([]), strangers=["test"])
+
+
+def test_what_nobody_can_check_of_a_strangers_code_is_in_the_certificate(tmp_path: Path) -> None:
+    assert any("keep nothing of private records" in line for line in train(tmp_path / "run").certificate["public_assumptions"])
+
+
+def test_an_item_that_changes_after_it_was_accounted_for_is_never_trained_on(tmp_path: Path) -> None:
+    data = Visits()
+    steps: list[int] = []
+
+    def spoiling(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+        steps.append(len(batch["x"]))
+        if len(steps) > 30:
+            data.x = data.x + 1
+        return loss(model, batch)
+
+    with pytest.raises(HalfmaskError, match="no longer what it was when it was accounted for"):
+        train(tmp_path / "run", private=data, loss=spoiling, epochs=20, batch=15)
+
+
+def test_a_loss_that_counts_the_classes_of_its_batch_is_refused(tmp_path: Path) -> None:
+    """It weighs every record by how many others are of its class: apart, if the labels it is tried on are all the same."""
+
+    def balanced(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+        counts = torch.bincount(batch["label"], minlength=2).clamp(min=1)
+        return loss(model, batch) * len(batch["label"]) / counts[batch["label"]]
+
+    with pytest.raises(HalfmaskError, match="people are coupled"):
+        train(tmp_path / "run", loss=balanced)
+    with pytest.raises(HalfmaskError, match="people are coupled"):
+        train(tmp_path / "again", loss=balanced, sample=[Visits()[0]] * 4 + [Visits()[index] for index in range(8)])
+
+
+class Table(nn.Linear):
+    """Makes a table when it is first used, and keeps no record in it; or it keeps the last record it saw."""
+
+    def __init__(self, keeps: bool):
+        super().__init__(80, 2)
+        self.keeps = keeps
+        self.register_buffer("table", None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.table is None or self.keeps:
+            self.table = x[0].detach().clone() if self.keeps else torch.ones(80)
+        return super().forward(x * self.table.clamp(1, 1))
+
+
+def test_a_model_that_keeps_records_is_refused_before_anything_is_paid(tmp_path: Path, fresh_home: Path) -> None:
+    with pytest.raises(HalfmaskError, match="'table' of the model changed while a loss was taken"):
+        train(tmp_path / "run", model=Table(keeps=True))
+    assert not any('"spend"' in path.read_text() for path in fresh_home.rglob("*.jsonl"))
+    train(tmp_path / "other", model=Table(keeps=False))
+
+
+def test_a_model_that_begins_to_keep_records_is_refused_before_its_gradient_is_released(tmp_path: Path) -> None:
+    class Later(Table):
+        def forward(self, x: Tensor) -> Tensor:
+            # Noise to try a loss on is between zero and one.
+            self.keeps = bool((x < 0).any())
+            return super().forward(x)
+
+    model = Later(keeps=False)
+    before = model.weight.detach().clone()
+    with pytest.raises(HalfmaskError, match="'table' of the model changed while a loss was taken"):
+        train(tmp_path / "run", model=model, epochs=4)
+    assert torch.equal(model.weight, before)
+
+
+def test_weights_that_a_run_went_on_from_are_behind_it_when_it_is_taken_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped half-way, its weights are nobody's released ones any more."""
+    first = train(tmp_path / "first")
+    real, taken = Trainer.take_step, []
+
+    def stopped(self: Trainer) -> None:
+        if len(taken) == 2:
+            raise KeyboardInterrupt
+        taken.append(1)
+        real(self)
+
+    monkeypatch.setattr(Trainer, "take_step", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "second", model=first.model)
+    monkeypatch.setattr(Trainer, "take_step", real)
+    again = train(tmp_path / "second", resume=True)
+    assert again.certificate["steps"] == 4 and again.certificate["own_epsilon"]["zero-out"] < 3.5
+    assert again.certificate["epsilon"]["zero-out"] > 3.5, "of both runs together"
 
 
 def test_going_on_and_other_settings(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from halfmask.tasks.pose import PoseTask, best_sharpness, pose_loss
 from halfmask.training.config import PrivateConfig, RunConfig, build_config
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
-from halfmask.training.private import PrivateHalf, unit_loss
+from halfmask.training.private import WEIGHT, PrivateHalf, unit_loss
 from halfmask.training.progress import Progress
 from halfmask.training.refresh import calibrated
 from halfmask.training.running import run_training
@@ -211,11 +211,11 @@ def test_sharpness_scales_the_logits_of_the_loss(tiny_config: Build, tmp_path: P
 
 def test_calibration_looks_at_watched_people_alone(tiny_config: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[dict[str, torch.Tensor]] = []
-    monkeypatch.setattr(PoseTask, "calibrate", lambda task, model, batch: shown.append(batch) or 0.5)
+    monkeypatch.setattr(PoseTask, "calibrate", lambda task, model, batches: shown.extend(batches) or 0.5)
     trainer = trainer_for(with_private(tiny_config(method="feature-projective"), calibrate=True), tmp_path / "run")
     assert calibrated(trainer.noised, trainer.setup).sharpness == 0.5 and trainer.setup.watched is not None
     expected = trainer.setup.watched.batch(np.arange(len(trainer.setup.watched)))
-    assert all(torch.equal(shown[0][name], expected[name]) for name in expected)
+    assert all(torch.equal(torch.cat([batch[name] for batch in shown]), expected[name]) for name in expected)
 
 
 def test_calibration_without_public_people_is_refused(tiny_config: Build) -> None:
@@ -270,7 +270,7 @@ def test_weights_scale_each_record_and_no_task_sees_them() -> None:
     model, x = nn.Linear(2, 1), torch.randn(3, 2, generator=torch.Generator().manual_seed(0))
     weight = torch.tensor([1.0, 0.5, -2.0])
     weighed = unit_loss(loss)
-    assert torch.allclose(weighed(model, {"x": x, "weight": weight}), model(x)[:, 0] * weight)
+    assert torch.allclose(weighed(model, {"x": x, WEIGHT: weight}), model(x)[:, 0] * weight)
     assert torch.equal(weighed(model, {"x": x}), model(x)[:, 0])
     assert seen == [{"x"}, {"x"}]
 
@@ -305,7 +305,7 @@ def test_several_showings_weigh_as_much_as_one(tiny_config: Build, tmp_path: Pat
     half = trainer_for(config, tmp_path / "run").noised
     rows, index, weight = half.units.records_of(torch.arange(len(half.units)))
     batch, shown = half.shown(half.records, rows, index, weight, 0)
-    totals = torch.zeros(len(half.units)).index_add(0, shown, batch["weight"])
+    totals = torch.zeros(len(half.units)).index_add(0, shown, batch[WEIGHT])
     assert len(shown) == 3 * len(rows) and torch.allclose(totals, torch.ones(len(half.units)))
 
 
@@ -324,7 +324,7 @@ def test_where_a_view_leaves_a_rest_the_rest_is_shown(residual: bool, tiny_confi
         batch, _ = trainer.noised.shown(records, rows, torch.arange(2), torch.ones(2), 0)
         parts = [expected[rows], people.views[rows]] if residual else [expected[rows]]  # type: ignore[attr-defined]
         assert np.array_equal(batch["image"].numpy(), np.concatenate(parts))
-        assert batch["weight"].tolist() == [1.0, 1.0, -1.0, -1.0][: len(batch["weight"])]
+        assert batch[WEIGHT].tolist() == [1.0, 1.0, -1.0, -1.0][: len(batch[WEIGHT])]
 
 
 def test_nothing_leaves_but_what_the_mechanism_releases(tiny_config: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

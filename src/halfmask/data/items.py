@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfmask.data.prints import print_record
+from halfmask.data.prints import TELLING, print_record
 from halfmask.data.records import Records
 from halfmask.data.tables import Arrays, FromDataset
 from halfmask.errors import HalfmaskError
@@ -42,8 +42,8 @@ class Form:
         return {name: array(value, name) for name, value in leaves(item) if not isinstance(value, str)}
 
     def without(self, field: str) -> Any:
-        """The build, but for one field."""
-        return _filled(self.build, {name: None if name == field else name for name in _names(self.build)})
+        """The build, but for one field that items may do without."""
+        return _without(self.build, field, "")
 
     def together(self, batch: Mapping[str, Tensor]) -> Any:
         """A batch of fields in the build of an item."""
@@ -106,16 +106,16 @@ def read_items(dataset: Any, unit: str, name: str, most: int | None = None, repo
 
     subjects = None if unit == RECORD else [fingerprint_name(unit, owner, secret) for owner in owners]
     found = Fingerprints.stacked(prints, subjects=subjects)
-    # The same record twice is one unit: two coins and two clips would be twice what was promised.
-    named = found.exact if unit == RECORD else np.array(owners)
+    # The same record twice is one unit: two coins and two clips would be twice what was promised. Not where records are so small that
+    # equal ones are no sign of one person.
+    telling = max(int(np.prod(shape)) for _, shape in shapes.values()) >= TELLING
+    named = np.array(owners) if unit != RECORD else found.exact if telling else np.arange(count)
     ids, sizes = np.unique(named, axis=0, return_inverse=True, return_counts=True)[1:]
     units = {unit: ids.reshape(-1)}
-    if most is not None:
-        largest = int(sizes.max())
-        if largest > most:
-            raise HalfmaskError(
-                f"one {unit} of {name} has {largest} records and records_per_unit is {most}: raise it, or give a dataset with fewer of each"
-            )
+    largest = int(sizes.max())
+    if most is not None and largest > most:
+        says = f"the same record is {largest} times in {name}" if unit == RECORD else f"one {unit} of {name} has {largest} records"
+        raise HalfmaskError(f"{says} and records_per_unit is {most}: raise it, or give a dataset with fewer of each")
     records = Records(
         private=FromDataset(dataset, form.apart, check=check),
         targets=Arrays({}),
@@ -213,12 +213,14 @@ def _named(item: Any, path: str) -> Any:
     return None if isinstance(item, str) else path
 
 
-def _names(build: Any) -> list[str]:
+def _without(build: Any, field: str, path: str) -> Any:
     if isinstance(build, dict):
-        return [name for part in build.values() for name in _names(part)]
+        inner = {name: (part, f"{path}.{name}" if path else str(name)) for name, part in build.items()}
+        return {name: _without(part, field, way) for name, (part, way) in inner.items() if way != field}
     if isinstance(build, tuple):
-        return [name for part in build for name in _names(part)]
-    return [] if build is None else [build]
+        ways = [f"{path}.{place}" if path else str(place) for place in range(len(build))]
+        return tuple(_without(part, field, way) for part, way in zip(build, ways, strict=True) if way != field)
+    return build
 
 
 def _filled(build: Any, batch: Mapping[str, Any]) -> Any:
@@ -226,7 +228,8 @@ def _filled(build: Any, batch: Mapping[str, Any]) -> Any:
         return {name: _filled(part, batch) for name, part in build.items()}
     if isinstance(build, tuple):
         return tuple(_filled(part, batch) for part in build)
-    return None if build is None else batch[build]
+    # A part without ids is built without them.
+    return None if build is None else batch.get(build)
 
 
 def some_items(dataset: Any, form: Form, count: int) -> dict[str, Tensor]:

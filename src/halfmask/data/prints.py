@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _PREFIX = "print_"
 # A field of so many numbers names a record by itself; fewer recur by chance, and all fields together have to do.
-_TELLING = 64
+TELLING = 64
 # A picture has sides of at least so many pixels; what is smaller has no sketch to be known by.
 _LEAST_SIDE = 16
 
@@ -104,8 +104,8 @@ def print_record(fields: Mapping[str, np.ndarray], owner: str, secret: bytes) ->
     seen = picture(value)
     if seen is not None:
         return fingerprint_picture(seen, secret)
-    told = [value] if value.size >= _TELLING else [fields[field] for field in sorted(fields)]
-    digest = hashlib.sha256(owner.encode() if value.size < _TELLING else b"")
+    told = [value] if value.size >= TELLING else [fields[field] for field in sorted(fields)]
+    digest = hashlib.sha256(owner.encode() if value.size < TELLING else b"")
     for one in told:
         # The same numbers in another precision or another shape are the same record.
         digest.update(f"{one.size} ".encode() + np.ascontiguousarray(one, np.float32).tobytes())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.pieces import Batch, LossFn, count_records, losses_of, some_records
@@ -45,9 +45,11 @@ def refuse_mixing(model: nn.Module) -> None:
 @contextmanager
 def state_kept(model: nn.Module) -> Iterator[None]:
     """Refuse whatever changes a parameter or a buffer meanwhile: it would carry what was seen of records past the noise."""
-    before = _state(model)
+    before, values = _state(model), {name: buffer.clone() for name, buffer in model.named_buffers()}
     yield
     changed = sorted(name for name, state in _state(model).items() if before.get(name) != state)
+    # What is written through `.data` leaves no other trace.
+    changed += [name for name, buffer in model.named_buffers() if not _same(buffer, values.get(name))]
     if changed:
         raise HalfmaskError(
             f"'{changed[0]}' of the model changed while a loss was taken: what the model keeps of records would be released without noise. "
@@ -58,6 +60,12 @@ def state_kept(model: nn.Module) -> Iterator[None]:
 def _state(model: nn.Module) -> dict[str, tuple[int, int]]:
     tensors = (*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False))
     return {name: (id(tensor), tensor._version) for name, tensor in tensors}
+
+
+def _same(first: Tensor, second: Tensor | None) -> bool:
+    if second is None or first.device.type == "meta":
+        return second is not None
+    return first.shape == second.shape and bool(((first == second) | ((first != first) & (second != second))).all())
 
 
 def check_records_apart(model: nn.Module, loss_fn: LossFn, batch: Batch, tolerance: float = 1e-4) -> None:

@@ -6,31 +6,36 @@ as if it had one row, would give one person's gradient to another, and no clip w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 
 from halfmask.gradients.pieces import Batch, LossFn, count_records, losses_of, some_records
 from halfmask.gradients.tape import Tape, UnknownLayer
-from halfmask.gradients.terms import Grouping, Term, as_rows
+from halfmask.gradients.terms import Direct, Grouping, Term, as_rows
 
-# For gross errors: exactness has tests of its own.
-_RECORDS, _TOLERANCE = 3, 1e-2
+# For gross errors: exactness has tests of its own. Some gradients are zero but for rounding, such as that of the bias of attention keys:
+# beside the whole, so much of them says nothing.
+_RECORDS, _TOLERANCE, _ROUNDING = 3, 1e-2, 1e-4
 
 
 class SelfCheck:
     """Compares the two on a few records of the first batches.
 
-    A parameter is done with once it had a gradient to compare; until then it is looked at whenever it is about to have a part in a sum.
+    A parameter is done with once it had a gradient to compare; until then it is looked at whenever it is about to have a part in a sum, on
+    records that have one. Records that are mistaken for each other show only where there are two of them; what a batch of one record
+    shows counts for such batches alone.
     """
 
     def __init__(self, model: nn.Module, parameters: dict[str, nn.Parameter]):
         self.model, self.parameters = model, parameters
-        self._unverified = set(parameters)
-        self._looked = False
+        self.again()
 
     def again(self) -> None:
         """The tape goes about it in another way: look at all of it once more."""
-        self._unverified, self._looked = set(self.parameters), False
+        self._unverified, self._unverified_alone = set(self.parameters), set(self.parameters)
+        self._looked = False
 
     def run(self, tape: Tape, loss_fn: LossFn, batch: Batch, found: dict[str, Term], grouping: Grouping | None = None) -> None:
         """Raise `UnknownLayer` if the tape is wrong about this model.
@@ -38,18 +43,28 @@ class SelfCheck:
         Args:
             found: the terms of the whole batch, which nobody has used yet.
         """
+        unverified = self._unverified if count_records(batch) > 1 else self._unverified_alone
+        if not unverified or next(iter(self.parameters.values())).device.type == "meta":
+            return
+        # What is known of the whole without computing it.
+        beside = _ROUNDING**2 * _squares(term for term in found.values() if isinstance(term, Direct))
+
+        def look_at(names: set[str]) -> None:
+            present = _squares(found[name] for name in names)
+            if not self._looked or bool((present > beside).any()):
+                of_records = present if grouping is None else present[grouping.unit.to(present.device)]
+                of_records = of_records.nan_to_num(posinf=0).expand(count_records(batch)).cpu()
+                most = of_records.topk(min(_RECORDS, len(of_records))).indices.sort().values
+                self._look(tape, loss_fn, some_records(batch, most))
+
+        look_at(unverified & found.keys())
+        # The records that have most of all may have nothing of one that few records use.
+        for name in sorted(unverified & found.keys()):
+            if name in unverified:
+                look_at({name})
+
+    def _look(self, tape: Tape, loss_fn: LossFn, few: Batch) -> None:
         parameters = list(self.parameters.values())
-        if not self._unverified or count_records(batch) < 2 or parameters[0].device.type == "meta":
-            return
-        squares = [found[name].squared_norms() for name in sorted(self._unverified & found.keys())]
-        present = torch.stack(squares).sum(0) if squares else torch.zeros(1)
-        if self._looked and not bool((present != 0).any()):
-            return
-        few = some_records(batch, slice(_RECORDS))
-        if self._looked:
-            # Those who have a part in what is not yet known to be right.
-            of_records = present.cpu() if grouping is None else present.cpu()[grouping.unit.cpu()]
-            few = some_records(batch, of_records.nan_to_num(posinf=0).topk(min(_RECORDS, len(of_records))).indices.sort().values)
         self._looked = True
 
         def losses() -> Tensor:
@@ -65,7 +80,6 @@ class SelfCheck:
             self._compare(terms, apart)
 
     def _compare(self, terms: dict[str, Term], apart: list[tuple[Tensor, ...]]) -> None:
-        # Some gradients are zero but for rounding, such as that of the bias of attention keys: they are seen beside the whole.
         wrong = []
         whole = torch.stack([torch.stack([g.double().square().sum() for g in row]).sum().sqrt() for row in apart])
         for name, alone in zip(self.parameters, zip(*apart, strict=True), strict=True):
@@ -74,12 +88,20 @@ class SelfCheck:
             lengths = expected.norm(dim=1)
             gaps = (found - expected).norm(dim=1)
             sound = torch.isfinite(lengths) & torch.isfinite(whole)
-            if bool((sound & ~(gaps <= _TOLERANCE * lengths + 1e-4 * whole + 1e-12)).any()):
+            if bool((sound & ~(gaps <= _TOLERANCE * lengths + _ROUNDING * whole + 1e-12)).any()):
                 wrong.append(name)
-            if int((sound & (lengths > 0) & (gaps <= _TOLERANCE * lengths)).sum()) >= 2:
+            right = int((sound & (lengths > 0) & (gaps <= _TOLERANCE * lengths)).sum())
+            if right >= 2:
                 self._unverified.discard(name)
+            if right:
+                self._unverified_alone.discard(name)
         if wrong:
             raise UnknownLayer(f"the way this model uses {', '.join(wrong)} (gradients by layer and by loss do not add up)", wrong)
+
+
+def _squares(terms: Iterable[Term]) -> Tensor:
+    """The squared length of some terms together, for each record or unit."""
+    return sum((term.squared_norms() for term in terms), torch.zeros(1, dtype=torch.float64))
 
 
 def _cuda_devices(tensors: list[nn.Parameter]) -> list[torch.device]:

@@ -8,7 +8,7 @@ training. The pass stops at the lowest trainable layer.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any, cast
@@ -19,13 +19,15 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.derived import Derived, lookup_term, roots
-from halfmask.gradients.picking import Picking
+from halfmask.gradients.picking import Picking, graph_of
 from halfmask.gradients.piecemeal import Unsplittable, function_terms, module_terms
 from halfmask.gradients.pieces import Batch, change_leaves, count_records, leaves_of
 from halfmask.gradients.rules import forward_for, function_rule_for, rule_for
 from halfmask.gradients.terms import Direct, Grouping, Term
 from halfmask.gradients.uses import UnknownUse, Uses
 from halfmask.gradients.watching import Call, Layer, PicksRecords, UnknownLayer, Visit, rewritten, visiting, watching
+
+_MANY_BUILDS = 16
 
 
 class Tape:
@@ -68,6 +70,9 @@ class Tape:
         self.slow: dict[str, float] = {}
         # Whether every output must be asked for by name, because some lie on no path to the lowest layers.
         self._ask_for_all = False
+        # What passes were built of that were watched and picked nobody; None once one may with other records, so that all are watched.
+        self._harmless: set[Hashable] | None = set()
+        self._passes = 0
 
     @property
     def traces(self) -> bool:
@@ -96,6 +101,12 @@ class Tape:
 
     def terms(self, losses: Callable[[], Tensor], batch: Batch, grouping: Grouping | None = None) -> dict[str, Term]:
         """Per-record (per-unit, with a grouping) gradient terms by parameter name. `losses()` returns one loss per record of the batch."""
+        self._passes += 1
+        # In passes 1, 2, 4, 8, … too: what is done to records before they meet a parameter shows in no gradient.
+        watched = self._harmless is None or not self._passes & (self._passes - 1)
+        return self._terms(losses, batch, grouping, watched and count_records(batch) > 1)
+
+    def _terms(self, losses: Callable[[], Tensor], batch: Batch, grouping: Grouping | None, watched: bool) -> dict[str, Term]:
         records = count_records(batch)
         terms: dict[str, Term] = {}
         derived = Derived(list(self._trainable))
@@ -121,10 +132,11 @@ class Tape:
                 if uses is not None:
                     stack.enter_context(visiting(self._visited(), visits, edges, uses))
                     stack.enter_context(uses)
-                picking = stack.enter_context(Picking(self._model, batch, records))
+                picking = stack.enter_context(Picking(self._model, batch, records)) if watched else None
                 loss = losses()
-            if picking.seen:
-                raise PicksRecords(f"a network that picks records by a tensor ({picking.seen})")
+            built, leaves = graph_of(loss)
+            if records > 1 and not self._picks_nobody(built, picking):
+                return self._terms(losses, batch, grouping, watched=True)
             lowest = [call.output for call in calls if call.lowest]
             wanted: list[Any] = [call.output for call in calls] if self._ask_for_all or not lowest else lowest
             copies = [] if uses is None else uses.copies
@@ -144,8 +156,24 @@ class Tape:
                 terms[name] = (terms[name].joined(term) if name in terms else term).settled()
         if not self._ask_for_all and not all(call.reached for call in calls):
             self._ask_for_all = True
-            return self.terms(losses, batch, grouping)
+            return self._terms(losses, batch, grouping, watched)
+        unseen = sorted({self._names[leaf] for leaf in leaves if leaf in self._names} - terms.keys())
+        if unseen:
+            raise UnknownLayer(f"the way this model uses {', '.join(unseen)} (the loss depends on them, and nobody saw how)", unseen)
         return terms
+
+    def _picks_nobody(self, built: Hashable, picking: Picking | None) -> bool:
+        """Whether that is known of a pass; refused if it is known that it does."""
+        if picking is None:
+            return self._harmless is not None and built in self._harmless
+        if picking.seen:
+            raise PicksRecords(f"a network that picks records by a tensor ({picking.seen})")
+        if self._harmless is not None:
+            self._harmless.add(built)
+            # One that is built anew in every pass is watched in every pass: to find that out each time costs more.
+            if picking.may or len(self._harmless) > _MANY_BUILDS:
+                self._harmless = None
+        return True
 
     def _uses(self, calls: list[Call], add: Callable[[Tensor, Term], None], batch: Batch, records: int) -> Uses:
         met = partial(self._met, calls, add, records)

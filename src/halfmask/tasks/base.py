@@ -184,7 +184,7 @@ class Task(ABC):
         return {name: _noise(kind, shape, generator) for name, (kind, shape) in records.shapes().items()}
 
     def samples(self, model: nn.Module, records: Records, count: int = 3) -> list[Batch]:
-        """Several of these, drawn differently; none that the loss cannot be taken of."""
+        """Several of these, drawn differently."""
         config, found = self.config, list[Batch]()
         try:
             for number in range(count):
@@ -301,7 +301,11 @@ def task_named(name: str) -> type[Task]:
 def _noise(kind: np.dtype, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     example = torch.from_numpy(np.zeros(0, kind))
     if example.dtype == torch.bool:
-        return torch.rand(4, *shape, generator=generator) < 0.5
+        drawn = torch.rand(4, *shape, generator=generator) < 0.5
+        if drawn[0].numel() > 1:
+            # A mask that leaves a record nothing, or hides nothing, is none that a loss is made for.
+            drawn.view(4, -1)[:, 0], drawn.view(4, -1)[:, -1] = True, False
+        return drawn
     if example.dtype == torch.uint8:
         return torch.randint(0, 256, (4, *shape), generator=generator, dtype=torch.uint8)
     if not example.dtype.is_floating_point:

@@ -141,6 +141,15 @@ class OwnTask(Task):
             return super().sample(model, records)
         return some_items(self._sample, self.form, 4)
 
+    def samples(self, model: nn.Module, records: Records, count: int = 3) -> list[Batch]:
+        """Of the user's sample the first few, some at a time."""
+        if self._sample is None or self.form is None:
+            return super().samples(model, records, count)
+        found = some_items(self._sample, self.form, 4 * count)
+        several = len(next(iter(found.values())))
+        starts = range(0, max(1, several - 1), 4)
+        return [{name: value[start : start + 4] for name, value in found.items()} for start in starts]
+
     def optimiser(self, weights: list[nn.Parameter]) -> torch.optim.Optimizer | None:  # noqa: D102
         return None if self._optimiser is None else self._optimiser(weights)
 

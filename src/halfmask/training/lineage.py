@@ -12,23 +12,42 @@ from halfmask.models.checkpoints import read_state
 from halfmask.privacy.account import Account
 from halfmask.privacy.fingerprints import key, keyed_hash
 
-# Shorter tensors (a bias of zeros, a norm of ones) may be equal by chance.
-_FEWEST_NUMBERS = 64
+# Tensors of fewer values (a bias of zeros, a norm of ones) may be equal by chance; a whole model of tensors so small needs three.
+_FEWEST_VALUES, _FEWEST_IN_ALL = 8, 3
+_SHORT = (torch.float16, torch.bfloat16)
+
+
+def released_hashes(parameters: Iterable[Tensor]) -> list[str]:
+    """What a released model is known again by: its values, and those that they become on a detour through a shorter format.
+
+    Only here: of weights that somebody begins with it is asked what they are, not what they are nearly. Weights that a run moved little
+    are, rounded, those it began with, and so would be those of every other run that begins there.
+    """
+    kept = [parameter.detach() for parameter in parameters]
+    rounded = ([tensor.to(short) if tensor.is_floating_point() else tensor for tensor in kept] for short in _SHORT)
+    return list(dict.fromkeys(name for tensors in (kept, *rounded) for name in tensor_hashes(tensors)))
 
 
 def tensor_hashes(tensors: Iterable[Tensor]) -> list[str]:
-    """Keyed hashes of tensors by their values: they stay what they are when weights are renamed, cut out or saved in another format."""
+    """Keyed hashes of tensors by their values: they stay what they are when weights are renamed, cut out or saved in another format.
+
+    Tensors that are all too small to tell have one together.
+    """
     secret = key()
-    floats = [tensor.detach().cpu().contiguous() for tensor in tensors if tensor.is_floating_point()]
-    found = []
-    for tensor in floats:
-        if tensor.numel() >= _FEWEST_NUMBERS:
-            found.append(keyed_hash(b"tensor" + tensor.float().numpy().tobytes(), secret).hex())
-            # The same after a detour through half precision.
-            found.append(keyed_hash(b"half" + tensor.half().numpy().tobytes(), secret).hex())
-    if floats and all(tensor.numel() < _FEWEST_NUMBERS for tensor in floats):
-        found.append(keyed_hash(b"whole" + b"".join(tensor.float().numpy().tobytes() for tensor in floats), secret).hex())
+    floats = [tensor.detach().cpu().float().contiguous() for tensor in tensors if tensor.is_floating_point()]
+    telling = [tensor for tensor in floats if _values(tensor, _FEWEST_VALUES)]
+    found = [keyed_hash(b"tensor" + tensor.numpy().tobytes(), secret).hex() for tensor in telling]
+    if floats and not telling:
+        whole = torch.cat([tensor.flatten() for tensor in floats])
+        if _values(whole, _FEWEST_IN_ALL):
+            found.append(keyed_hash(b"whole" + whole.numpy().tobytes(), secret).hex())
     return found
+
+
+def _values(tensor: Tensor, fewest: int) -> bool:
+    """Whether a tensor has as many different values; most that do have them at their beginning."""
+    flat = tensor.flatten()
+    return len(flat[:4096].unique()) >= fewest or (len(flat) > 4096 and len(flat.unique()) >= fewest)
 
 
 def runs_behind(weights: str | None, account: Account, model: nn.Module | None = None) -> list[str]:
@@ -38,7 +57,8 @@ def runs_behind(weights: str | None, account: Account, model: nn.Module | None =
         model: where the weights come in a model, of which nobody knows where it got them.
     """
     if model is not None:
-        return account.runs_behind(set(tensor_hashes(model.state_dict().values())), set())
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        return account.runs_behind({*tensor_hashes(model.state_dict().values()), *tensor_hashes(trained)}, set())
     if weights in (None, "", "embedded"):
         return []
     path = Path(str(weights)).expanduser()

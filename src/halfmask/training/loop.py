@@ -86,8 +86,11 @@ class Trainer:
         """What comes before the first step: the loss is tried, the whole plan admitted, and public steps are taken."""
         setup, standing = self.setup, self.standing
         # A loss that couples people is refused before any private record is read.
+        samples = public_samples(setup)
+        # Once without a look at the model's state: some networks make tables of theirs when they are first used.
+        check_records_apart(setup.model, setup.task.loss, samples[0])
         with state_kept(setup.model):
-            for sample in public_samples(setup):
+            for sample in samples:
                 check_records_apart(setup.model, setup.task.loss, sample)
         self.payments.begin(self.noised)
         self.first_loss = self._watched_loss()
@@ -183,7 +186,7 @@ class Trainer:
         restore(state, self.folder.path, self.standing, self.setup, self.optimiser, self.samplers)
         self.exact.batches = state["public_batches"]
         # Weights that a run went on from are behind it however it is taken up again.
-        self.setup = replace(self.setup, behind=tuple(dict.fromkeys((*self.setup.behind, *state["behind"]))))
+        self.setup = replace(self.setup, behind=tuple(dict.fromkeys((*self.setup.behind, *state.get("behind", ())))))
         self.noised = self.noised.resumed(self.setup, self.standing.paid, tuple(state["clip_norms"]))
 
     @property

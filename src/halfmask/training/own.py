@@ -171,7 +171,7 @@ def own_setup(
 
 
 def _open_part(dataset: Any, part: str, form: Form, config: RunConfig) -> Records:
-    named = len(dataset) > 0 and any(field == config.unit for field, _ in leaves(dataset[0]))
+    named = hasattr(dataset, "__len__") and len(dataset) > 0 and any(field == config.unit for field, _ in leaves(dataset[0]))
     # Ids that are there are compared, whatever was declared of those that are not.
     unit = config.unit if named or part not in config.data.strangers else RECORD
     records, build = read_items(dataset, unit, f"the {part} dataset")

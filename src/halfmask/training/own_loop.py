@@ -162,6 +162,7 @@ class Private:
         if self._certificate is None:
             if _digest(self._setup.model) != self._buffers:
                 raise HalfmaskError("a buffer of the model changed since the run began: put it back, and then finish")
+            self._look_behind()
             try:
                 finish(self._setup, self._folder, self._trainer)
                 self._folder.log("end", step=self._trainer.standing.step, interrupted=self._trainer.standing.step < self.steps)

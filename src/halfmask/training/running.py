@@ -14,7 +14,7 @@ from torch import nn
 from halfmask.training.certify import certificate_of
 from halfmask.training.config import RunConfig, build_config, load_recipe
 from halfmask.training.course import Diverged
-from halfmask.training.lineage import tensor_hashes
+from halfmask.training.lineage import released_hashes
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder, check_folder, only_one
 from halfmask.training.progress import Progress
@@ -140,7 +140,7 @@ def finish(setup: Setup, folder: RunFolder, trainer: Trainer) -> None:
     spent = setup.method.private != "unread" and not setup.config.rehearsal and standing.paid
     # A run that spends nothing may still go on from weights that cost something, and hands that on.
     if spent or setup.behind:
-        setup.account.record_model(standing.run, digest, tensor_hashes(trainer.engine.parameters.values()), setup.behind)
+        setup.account.record_model(standing.run, digest, released_hashes(trainer.engine.parameters.values()), setup.behind)
     folder.save_certificate(certificate_of(setup, trainer.noised, standing, folder.path.name, digest))
     folder.save_weights(weights)
     if setup.data.test is not None:

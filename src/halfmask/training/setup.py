@@ -237,14 +237,14 @@ def public_samples(setup: Setup) -> list[dict[str, torch.Tensor]]:
     Several, because a loss that couples records may not show it on records that happen to be alike.
     """
     samples = []
-    for records in (setup.basis or setup.raw_public or setup.watched, setup.data.test):
+    public = next((part for part in (setup.basis, setup.raw_public, setup.watched) if part is not None and len(part) >= 2), None)
+    for records in (public, setup.data.test):
         if records is not None and len(records) >= 2:
             for start in range(0, min(12, len(records) - 1), 4):
                 samples.append(records.batch(torch.arange(start, min(start + 4, len(records))), PRIVATE, setup.device))
-    if setup.basis is None and setup.raw_public is None and setup.watched is None:
-        samples += [
-            {name: tensor.to(setup.device) for name, tensor in batch.items()} for batch in setup.task.samples(setup.model, setup.private)
-        ]
+    if public is None:
+        noise = setup.task.samples(setup.model, setup.private)
+        samples += [{name: tensor.to(setup.device) for name, tensor in batch.items()} for batch in noise]
     return samples
 
 

@@ -67,6 +67,17 @@ def test_bags_of_words(mode: str, padded: int | None, units: list[int] | None) -
 
 
 class Offsets(nn.Module):
+    """Bags one after another."""
+
+    def __init__(self, mode: str) -> None:
+        super().__init__()
+        self.bag = nn.EmbeddingBag(7, 3, mode=mode, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.bag(x.flatten(), torch.arange(len(x)) * x.shape[1])
+
+
+class Lengths(nn.Module):
     """Bags of several lengths, one after another."""
 
     def __init__(self, mode: str) -> None:
@@ -80,10 +91,18 @@ class Offsets(nn.Module):
 
 
 @pytest.mark.parametrize("mode", ["sum", "max"])
-def test_bags_of_several_lengths_are_exact_by_themselves(mode: str) -> None:
+def test_bags_one_after_another_are_exact_by_themselves(mode: str) -> None:
     torch.manual_seed(0)
     with pytest.warns(UserWarning, match="embedding_bag of layer.bag.weight: it is differentiated by itself"):
         assert_exact(Offsets(mode), torch.randint(0, 7, (4, 5)), may_be_slow=True)
+
+
+@pytest.mark.parametrize("mode", ["sum", "max"])
+def test_bags_of_several_lengths_are_exact_one_record_at_a_time(mode: str) -> None:
+    """Words are picked from all records at once: whose is whose cannot be told by looking at the layer."""
+    torch.manual_seed(0)
+    with pytest.warns(UserWarning, match="picks records by a tensor"):
+        assert_exact(Lengths(mode), torch.randint(0, 7, (4, 5)), may_be_slow=True)
 
 
 def test_bags_that_look_at_other_records_are_refused() -> None:
