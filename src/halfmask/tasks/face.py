@@ -161,7 +161,10 @@ class FaceTask(Task):
                 raise HalfmaskError(
                     f"no embedded weights for a HyperFace of size '{config.size}': set model.weights to a file or to nothing"
                 )
-        load_into(model, _fitting(read_state(path), model), str(path))
+        state = read_state(path)
+        if config.fresh_variances:
+            state.pop("log_variances", None)
+        load_into(model, _fitting(state, model), str(path))
         return model
 
     def trainable(self, model: nn.Module, strategy: str) -> None:

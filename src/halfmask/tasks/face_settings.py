@@ -25,6 +25,10 @@ class FaceModelConfig:
         "embedded",
         "`embedded` for the checkpoint inside the package, a path, or nothing. Heads of another number of landmarks start untrained.",
     )
+    fresh_variances: bool = setting(
+        False,
+        "Begin with the network's own log-variances, and not with those of the weights: for going on from weights that have poor ones.",
+    )
     subtasks: list[str] = setting(
         list(SUBTASKS),
         "Which tasks to learn. `attribute` is learnt only where `data.attribute` asks for it; leave `pose` out where a dataset has none.",
