@@ -10,7 +10,7 @@ from torch import Tensor
 
 from halfmask.errors import HalfmaskError
 
-# A public loss so many times what it was is one from which no run comes back.
+# A public loss so many times what it was is one from which no run comes back. A loss may be below 0: one with log-variances is.
 _EXPLODED = 10.0
 
 
@@ -27,5 +27,5 @@ def check_course(step: int, weights: Iterable[Tensor], first_loss: float | None,
     finite = all(bool(torch.isfinite(weight).all()) for weight in weights)
     if not finite or (loss is not None and not math.isfinite(loss)):
         raise Diverged(f"the weights or the public loss are no longer finite numbers after step {step}")
-    if loss is not None and first_loss is not None and loss > _EXPLODED * (first_loss + 1):
+    if loss is not None and first_loss is not None and loss > first_loss + (_EXPLODED - 1) * abs(first_loss) + _EXPLODED:
         raise Diverged(f"the loss of public people went from {first_loss:.3g} to {loss:.3g} by step {step}")
