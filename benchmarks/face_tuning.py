@@ -39,6 +39,9 @@ def settings() -> dict[str, tuple[str, tuple[str, ...]]]:
                 "dpsgd",
                 (f"optimiser.learning_rate={rate}", f"epochs={epochs}", f"batch={batch}"),
             )
+    for strategy in ("finetune", "full"):
+        found[f"open {strategy}"] = ("non-private", (f"strategy={strategy}", "batch=64", "epochs=8"))
+        found[f"dpsgd {strategy}"] = ("dpsgd", (f"strategy={strategy}", "batch=1024"))
     for rate in (0.3, 1.0, 3.0):
         for epochs in (2, 6):
             found[f"projected layers {rate:g} {epochs}×1024"] = (
