@@ -155,8 +155,9 @@ def test_the_top_alone_is_trained_on_features_computed_once(
     settings.append("optimiser.name=adamw")
     config = tiny_config(*settings, epochs=12)
     folder = pretrain(config, tmp_path / "run")
-    # The loop tries the loss before the first step: on three batches of four people it is judged on and three of noise, together and alone.
-    judged, tried = 2 * 12, (3 + 3) * 2 * 4
+    # Before the first step the loop tries the loss, on each record twice: on three times four test people and pictures of noise, and
+    # once more on the first.
+    judged, tried = 2 * 12, 2 * 2 * 3 * 4 + 4
     assert sum(passed) == 12 * (1 + 2) * 2 + judged + tried, (
         "a record and two copies, image and view; then each test person and their mirror image"
     )
