@@ -90,6 +90,7 @@ class HyperFace(nn.Module):
         for module in self.modules():
             if isinstance(module, (nn.Conv2d, nn.Linear)):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+                assert module.bias is not None
                 nn.init.zeros_(module.bias)
         for head in self.heads.values():
             assert isinstance(head, nn.Sequential) and isinstance(head[-1], nn.Linear)
