@@ -126,6 +126,15 @@ def test_the_same_seed_gives_the_same_numbers(run, people) -> None:
     assert first == again and 0 < first["results"][1]["members"]["value"] < 1
 
 
+def test_a_start_that_is_drawn_is_the_one_that_the_run_had(run, people, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[float] = []
+    monkeypatch.setattr(ByName, "build", lambda self, data: drawn.append(float(torch.rand(1))) or self.start)
+    opened = run(below=0)
+    audit_identity(opened)
+    torch.manual_seed(opened.config.seed)
+    assert drawn == [float(torch.rand(1))]
+
+
 def test_datasets_without_subjects_are_refused(run, people) -> None:
     people(members=faces(None))
     with pytest.raises(HalfmaskError, match="the private part of this dataset does not say who is who: naming people needs subject ids"):
