@@ -148,10 +148,13 @@ class FaceTask(Task):
         load_into(model, state, str(weights))
         return model
 
+    def _subtasks(self, attribute: str) -> tuple[str, ...]:
+        """Those that are asked for, but for an attribute that the records do not have."""
+        return tuple(name for name in SUBTASKS if name in self.config.model.subtasks and (name != "attribute" or attribute))
+
     def _network(self, landmarks: int, attribute: str) -> HyperFace:
         config = self.config.model
-        subtasks = tuple(name for name in SUBTASKS if name in config.subtasks and (name != "attribute" or attribute))
-        model = HyperFace(config.size, landmarks, subtasks)
+        model = HyperFace(config.size, landmarks, self._subtasks(attribute))
         if config.weights is None or self.config.strategy == "scratch":
             return model
         path = Path(config.weights).expanduser()
@@ -261,6 +264,7 @@ class FaceTask(Task):
     def public_facts(self, data: Datasets) -> list[str]:
         """What ε means for a face that several regions show."""
         config, records = self.config, data.private
+        assert isinstance(records, FaceRecords)
         regions = np.bincount(np.unique(records.unit_ids("image"), return_inverse=True)[1])
         facts = []
         if config.unit == "region":
@@ -269,9 +273,8 @@ class FaceTask(Task):
                 "or of a person is that of all of its regions together: train with --unit image or --unit subject for those"
             )
         if config.model.clip == "by-task":
-            facts.append(
-                f"that each of {len(config.model.subtasks)} tasks was clipped to its share of C, so that together they are at most C"
-            )
+            tasks = len(self._subtasks(records.attribute))
+            facts.append(f"that each of {tasks} tasks was clipped to its share of C, so that together they are at most C")
         return facts
 
 
