@@ -221,6 +221,14 @@ def test_the_attribute_is_off_unless_the_dataset_gives_one(random_faces: Faces) 
     assert "attribute" not in task.build(Datasets(without, name="faces")).subtasks
 
 
+def test_the_certificate_counts_the_tasks_that_were_clipped(random_faces: Faces) -> None:
+    task = FaceTask(config_of("model.clip=by-task"))
+    for attribute, count in (("glasses", 5), ("", 4)):
+        data = Datasets(random_faces(attribute=attribute), name="faces")
+        (said,) = [fact for fact in task.public_facts(data) if "share of C" in fact]
+        assert f"each of {count} tasks" in said and len(task.losses(task.build(data))) == count
+
+
 def test_a_start_with_other_landmarks_keeps_all_but_those_heads(random_faces: Faces, tmp_path: Path) -> None:
     from safetensors.torch import save_file
 

@@ -44,6 +44,8 @@ def audit_identity(run: TrainedRun, seed: int = 0, tell: Tell = lambda text: Non
     for records, who in ((members, "private"), (strangers, "test")):
         if "subject" not in records.unit_names():
             raise HalfmaskError(f"the {who} part of this dataset does not say who is who: naming people needs subject ids")
+    # What a network begins with that no checkpoint gives is drawn by the run's seed, as it was then.
+    torch.manual_seed(config.seed)
     start = run.task.build(Datasets(members, public, strangers, config.data.name, fingerprints_of(members))).to(run.device).eval()
     rng = np.random.default_rng(seed)
     photographs = {"members": _photographs(run.task, members), "strangers": _photographs(run.task, strangers)}

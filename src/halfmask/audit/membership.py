@@ -89,6 +89,8 @@ def audit_model(
         only = replace(config, method="public-only")
         tell("training the same recipe on views and labels alone, to compare")
         targets.append(("public-only, trained for this audit", only, train_shadow(only, members, public)))
+    # What a network begins with that no checkpoint gives is drawn by the run's seed, as it was then.
+    torch.manual_seed(config.seed)
     start = run.task.build(Datasets(members, public, strangers, config.data.name, fingerprints_of(members))).to(run.device).eval()
     results = [_row("initial weights (saw nobody)", _loss_attack(run.task, start, members, strangers, run.device, seed), None)]
     for name, recipe, model in targets:

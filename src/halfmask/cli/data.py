@@ -50,7 +50,11 @@ def export(
 def inspect(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A dataset folder, or a name below $HALFMASK_DATA.")],
     format: Annotated[
-        str | None, typer.Option(help="folder, mpii, coco, humanart, lsp or lspet. (default: found out)", rich_help_panel=_READING)
+        str | None,
+        typer.Option(
+            help="folder, mpii, coco, humanart, lsp or lspet; of faces ytf68, aflw, aflw-json or landmark-files. (default: found out)",
+            rich_help_panel=_READING,
+        ),
     ] = None,
     annotations: Annotated[
         list[str] | None,
@@ -59,7 +63,12 @@ def inspect(
     quick: Annotated[bool, typer.Option("--quick", help="Do not open the images.", rich_help_panel=_READING)] = False,
     skeleton: Annotated[str, typer.Option(help="Show how the joints become mpii's, coco's or lsp's.", rich_help_panel=_READING)] = "mpii",
     sheet: Annotated[
-        Path | None, typer.Option(metavar="PNG", help="Write a picture of crops with their joints.", rich_help_panel=OUTPUT_PANEL)
+        Path | None,
+        typer.Option(
+            metavar="PNG",
+            help="Write a picture of people with their joints, or of faces with their landmarks.",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
     ] = None,
     people: Annotated[int, typer.Option(min=1, help="How many people are on the picture.", rich_help_panel=OUTPUT_PANEL)] = 12,
     as_json: JsonOption = False,
@@ -75,21 +84,24 @@ def inspect(
     from halfmask.data.files import BadAnnotations
     from halfmask.data.formats import read_annotations
     from halfmask.data.inspect import inspect_dataset, sheet_of_people
-    from halfmask.data.inspectors import inspector_of
+    from halfmask.data.inspectors import find_out_format, inspector_of
     from halfmask.data.skeleton import skeleton_named
     from halfmask.report.overlay import save_png
 
     use_threads(None)
-    look = inspector_of(format)
-    if look is not None and format is not None:
-        with TerminalProgress() as progress:
-            told = lambda done, total: progress.stage("opening images", done, total)  # noqa: E731
-            seen = look(find_folder(path), format, open_images=not quick, pictured=people if sheet else 0, progress=told)
-        _show(seen, sheet, as_json)
-        return
     target = skeleton_named(skeleton)
     try:
-        found = read_annotations(find_folder(path), format, tuple(annotations or ()))
+        inspector_of(format)
+        folder = find_folder(path)
+        kind = format or find_out_format(folder)
+        look = inspector_of(kind)
+        if look is not None:
+            with TerminalProgress() as progress:
+                told = lambda done, total: progress.stage("opening images", done, total)  # noqa: E731
+                seen = look(folder, kind, open_images=not quick, pictured=people if sheet else 0, progress=told)
+            _show(seen, sheet, as_json)
+            return
+        found = read_annotations(folder, format, tuple(annotations or ()))
     except BadAnnotations as error:
         if as_json:
             say_json({"problem": str(error), "details": list(error.details)})

@@ -27,13 +27,13 @@ _PREDICTION = "Prediction"
 
 def predict(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    images: Annotated[list[Path], typer.Argument(help="Pictures of one person each, or folders of such pictures.")],
+    images: Annotated[list[Path], typer.Argument(help="Pictures, for poses of one person each, or folders of such pictures.")],
     out: Annotated[Path, typer.Option(help="Folder for a .json and a .png per picture.", rich_help_panel=OUTPUT_PANEL)],
     box: Annotated[
         str | None,
         typer.Option(
             metavar="X,Y,W,H",
-            help="The person's box in pixels, for every picture given. (default: the whole picture)",
+            help="The person's box in pixels, for every picture given. (default: the whole picture; of faces, all that are found)",
             rich_help_panel=_PREDICTION,
         ),
     ] = None,
@@ -49,7 +49,7 @@ def predict(
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find on each picture what the run's task looks for: of poses, the joints of the person.
+    """Find on each picture what the run's task looks for: the joints of the person, or all faces.
 
     Coordinates are pixels of the picture as it is displayed, turned by its camera's orientation tag. Exits
     with code 2 if any picture could not be read; the others are done all the same.

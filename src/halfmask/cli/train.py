@@ -47,7 +47,10 @@ def train(
         str | None,
         typer.Option(help="What is hidden about a unit: zero-out, replace-one or add-remove.", rich_help_panel=_PRIVACY),
     ] = None,
-    unit: Annotated[str | None, typer.Option(help="What is protected: crop, image or subject.", rich_help_panel=_PRIVACY)] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(help="What is protected: crop (of faces: region), image or subject.", rich_help_panel=_PRIVACY),
+    ] = None,
     accountant: Annotated[str | None, typer.Option(help="pld (tighter) or rdp.", rich_help_panel=_PRIVACY)] = None,
     budget: Annotated[
         float | None,

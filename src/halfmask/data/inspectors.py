@@ -14,10 +14,13 @@ from typing import Any, Protocol
 import numpy as np
 from rich.table import Table
 
-from halfmask.data.formats import FORMATS
+from halfmask.data.face_sets import FACE_FORMATS, detect_face_format
+from halfmask.data.formats import FORMATS, detect_format
 from halfmask.errors import HalfmaskError, unknown_name
 
 Progress = Callable[[int, int], None]
+
+_OF_FACES = "Of faces: labels.csv (68 landmarks), aflw.sqlite (AFLW), JSON of faces with 19 keypoints, or .pts files beside photographs"
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,18 @@ class Inspect(Protocol):
 
 
 # By format, where the function is: it is imported when it is asked for.
-INSPECTORS: dict[str, str] = {}
+INSPECTORS: dict[str, str] = dict.fromkeys(FACE_FORMATS, "halfmask.cli.inspection_faces:look_at_faces")
+
+
+def find_out_format(folder: Path) -> str:
+    """The format of a folder, of people with joints or of faces; an error says what was expected of either."""
+    try:
+        return detect_format(folder)
+    except HalfmaskError as no_people:
+        try:
+            return detect_face_format(folder)
+        except HalfmaskError:
+            raise HalfmaskError(f"{no_people}. {_OF_FACES}") from None
 
 
 def inspector_of(format: str | None) -> Inspect | None:

@@ -148,10 +148,13 @@ class FaceTask(Task):
         load_into(model, state, str(weights))
         return model
 
+    def _subtasks(self, attribute: str) -> tuple[str, ...]:
+        """Those that are asked for, but for an attribute that the records do not have."""
+        return tuple(name for name in SUBTASKS if name in self.config.model.subtasks and (name != "attribute" or attribute))
+
     def _network(self, landmarks: int, attribute: str) -> HyperFace:
         config = self.config.model
-        subtasks = tuple(name for name in SUBTASKS if name in config.subtasks and (name != "attribute" or attribute))
-        model = HyperFace(config.size, landmarks, subtasks)
+        model = HyperFace(config.size, landmarks, self._subtasks(attribute))
         if config.weights is None or self.config.strategy == "scratch":
             return model
         path = Path(config.weights).expanduser()
@@ -267,7 +270,8 @@ class FaceTask(Task):
 
     def public_facts(self, data: Datasets) -> list[str]:
         """What ε means for a face that several regions show."""
-        config, facts = self.config, []
+        config, facts, records = self.config, list[str](), data.private
+        assert isinstance(records, FaceRecords)
         if config.unit != "subject":
             facts.append(
                 f"that the promise is to one {config.unit}: "
@@ -275,7 +279,8 @@ class FaceTask(Task):
                 + "a person of several photographs has less of it. Train with --unit subject, where ids are known, to protect people"
             )
         if config.model.clip == "by-task":
-            facts.append("that each task's gradient was clipped to its share of C, so that all of them together are at most C")
+            tasks = len(self._subtasks(records.attribute))
+            facts.append(f"that each of {tasks} tasks was clipped to its share of C, so that together they are at most C")
         return facts
 
 

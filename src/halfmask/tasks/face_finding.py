@@ -12,8 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import expit
 
-from halfmask.data.regions import cut, propose
+from halfmask.data.crops import box_problem
+from halfmask.data.regions import cut, out_of_region, propose
+from halfmask.errors import HalfmaskError
 from halfmask.models.hyperface import HyperFace
 
 # Faces smaller than this were never learnt.
@@ -70,10 +73,14 @@ def find_faces(
 
     Args:
         image: H×W×3 bytes, red first.
-        box: look at this region alone, and take it to show a face.
+        box: look at this region alone, cut to the photograph, and take it to show a face.
     """
     if box is not None:
-        boxes = np.array([box], float)
+        height, width = image.shape[:2]
+        problem = box_problem(box, (height, width))
+        if problem:
+            raise HalfmaskError(f"{','.join(f'{side:g}' for side in box)} is {problem}: expected one inside its {width}×{height} pixels")
+        boxes = _inside(np.array([box], float), (height, width))
         return [_found(model, boxes[0], _look(model, image, boxes, device), 0)]
     boxes = _plausible(propose(image).astype(float))
     if not len(boxes):
@@ -108,27 +115,41 @@ def _plausible(boxes: np.ndarray) -> np.ndarray:
 
 @torch.no_grad()
 def _look(model: HyperFace, image: np.ndarray, boxes: np.ndarray, device: torch.device | str) -> dict[str, np.ndarray]:
-    """What the network says of some regions, in pixels of the photograph."""
-    side = model.shape.input_size
+    """What the network says of some regions, in pixels of the photograph; what is cut are whole pixels, as in training."""
+    side, whole = model.shape.input_size, _whole(boxes, image.shape[:2])
     parts = []
-    for start in range(0, len(boxes), 128):
-        pixels = np.stack([cut(image, tuple(box), side) for box in boxes[start : start + 128]])
+    for start in range(0, len(whole), 128):
+        pixels = np.stack([cut(image, box, side) for box in whole[start : start + 128].tolist()])
         parts.append({name: value.float().cpu().numpy() for name, value in model(torch.from_numpy(pixels).to(device)).items()})
     said = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    said["score"] = 1 / (1 + np.exp(-said["detection"])) if "detection" in said else np.ones(len(boxes))
+    said["score"] = expit(said["detection"]) if "detection" in said else np.ones(len(boxes))
     if "landmarks" in said:
-        said["landmarks"] = boxes[:, None, :2] + (said["landmarks"] + 0.5) * boxes[:, None, 2:]
+        said["landmarks"] = out_of_region(said["landmarks"], whole)
     return said
 
 
-def _fitted(landmarks: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+def _inside(boxes: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
+    """What of boxes lies in a photograph of so many rows and columns; one that has nothing there has no area."""
+    edges = np.array([size[1], size[0]], float)
+    low, high = np.clip(boxes[:, :2], 0, edges), np.clip(boxes[:, :2] + boxes[:, 2:], 0, edges)
+    return np.concatenate([low, high - low], 1)
+
+
+def _whole(boxes: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
+    """Boxes in whole pixels of the photograph, one at least: slices have no halves, and a region without pixels cannot be looked at."""
+    edges = np.array([size[1], size[0]])
+    low = np.clip(np.round(boxes[:, :2]), 0, edges - 1).astype(int)
+    high = np.clip(np.round(boxes[:, :2] + boxes[:, 2:]), low + 1, edges).astype(int)
+    return np.concatenate([low, high - low], 1)
+
+
+def _fitted(landmarks: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
     """The boxes of faces with these landmarks: as high again above the brows as a forehead is."""
     low, high = landmarks.min(1), landmarks.max(1)
     sides = high - low
     low = low - sides * np.array([0.05, 0.25])
     high = high + sides * 0.05
-    low, high = np.clip(low, 0, None), np.minimum(high, np.array([size[1], size[0]], float))
-    return np.concatenate([low, np.maximum(high - low, 0)], 1)
+    return _inside(np.concatenate([low, high - low], 1), size)
 
 
 def _one_of_many(model: HyperFace, boxes: np.ndarray, said: dict[str, np.ndarray]) -> list[Found]:
@@ -152,5 +173,5 @@ def _found(model: HyperFace, box: np.ndarray, said: dict[str, np.ndarray], place
         landmarks=said["landmarks"][place] if "landmarks" in model.subtasks else nothing,
         visible=np.clip(said["visibility"][place], 0, 1) if "visibility" in model.subtasks else nothing[:, 0],
         pose=np.rad2deg(said["pose"][place]) if "pose" in model.subtasks else None,
-        attribute=float(1 / (1 + np.exp(-said["attribute"][place]))) if "attribute" in model.subtasks else None,
+        attribute=float(expit(said["attribute"][place])) if "attribute" in model.subtasks else None,
     )
