@@ -34,7 +34,7 @@ def settings() -> dict[str, tuple[str, tuple[str, ...]]]:
     for rate in (0.0003, 0.001, 0.003):
         found[f"open {rate:g}"] = ("non-private", (f"optimiser.learning_rate={rate}", "batch=64"))
         found[f"public-only {rate:g}"] = ("public-only", (f"optimiser.learning_rate={rate}", "batch=64", "epochs=5"))
-        for epochs, batch in ((20, 512), (20, 1024), (40, 1024)):
+        for epochs, batch in ((20, 512), (20, 1024), (40, 1024), (20, 2048), (60, 2048)):
             found[f"dpsgd {rate:g} {epochs}×{batch}"] = (
                 "dpsgd",
                 (f"optimiser.learning_rate={rate}", f"epochs={epochs}", f"batch={batch}"),
@@ -42,7 +42,7 @@ def settings() -> dict[str, tuple[str, tuple[str, ...]]]:
     for strategy in ("finetune", "full"):
         found[f"open {strategy}"] = ("non-private", (f"strategy={strategy}", "batch=64", "epochs=8"))
         found[f"dpsgd {strategy}"] = ("dpsgd", (f"strategy={strategy}", "batch=1024"))
-    for rate in (0.3, 1.0, 3.0):
+    for rate in (0.03, 0.1, 0.3, 1.0, 3.0):
         for epochs in (2, 6):
             found[f"projected layers {rate:g} {epochs}×1024"] = (
                 "projected",

@@ -88,11 +88,11 @@ def test_every_method_trains_and_says_what_is_public(run_of, method: str) -> Non
 
 def test_what_epsilon_means_at_each_unit(run_of) -> None:
     region, text = certificate(run_of("dpsgd")[0])
-    assert re.search(r"that ε is about \*\*one region\*\*: a photograph has up to [3-6] of them, which may show one face", text)
-    assert "--unit image or --unit subject" in text and "Take any one region" in text
+    assert "that the promise is to one region: several regions show one face" in text and "--unit subject" in text
+    assert re.search(r"ε to one image of up to \d regions", text) and "Take any one region" in text
     for unit, count in (("image", 12), ("subject", None)):
         body, text = certificate(run_of("dpsgd", "--unit", unit, "--batch", 2)[0])
-        assert body["unit"] == unit and f"Take any one {unit}" in text and "**one region**" not in text
+        assert body["unit"] == unit and f"Take any one {unit}" in text and "to one region" not in text
         assert body["units"] == count if count else 2 <= body["units"] < 12
         assert body["units"] < region["units"]
 
