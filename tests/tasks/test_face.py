@@ -88,12 +88,22 @@ def test_homoscedastic_weights(random_faces: Faces) -> None:
     with torch.no_grad():
         model.log_variances.copy_(torch.tensor([0.5, -1.0, 0.0, 2.0, -0.3]))
     losses = subtask_losses(model(batch["image"]), batch)
-    expected = sum(losses[name] * torch.exp(-s) + s for name, s in zip(SUBTASKS, model.log_variances, strict=True))
+    known = [torch.ones_like(batch["face"])] + 4 * [batch["face"]]
+    variances = zip(SUBTASKS, model.log_variances, known, strict=True)
+    expected = sum(losses[name] * torch.exp(-s) + s * there for name, s, there in variances)
     assert torch.allclose(face_loss(model, batch, config), expected, rtol=1e-5)
     equal = face_loss(model, batch, replace(config, weighting="equal"))
     assert torch.allclose(equal, sum(losses.values()), rtol=1e-5)
     by_hand = face_loss(model, batch, replace(config, weighting="set", task_weights=[1.0, 2.0, 3.0, 4.0, 5.0]))
     assert torch.allclose(by_hand, sum(k * losses[name] for k, name in enumerate(SUBTASKS, 1)), rtol=1e-5)
+
+
+def test_a_region_without_a_face_says_nothing_of_the_weights_of_others(random_faces: Faces) -> None:
+    """Its gradient would be 1 for each of four log-variances, and fill the clip."""
+    batch, model = batch_of(random_faces()), HyperFace("tiny", 5)
+    without_a_face = face_loss(model, batch, config_of().model)[2]
+    (gradient,) = torch.autograd.grad(without_a_face, model.log_variances)
+    assert float(gradient[0]) != 0 and gradient[1:].tolist() == [0, 0, 0, 0]
 
 
 def test_the_parts_of_the_tasks_add_up(random_faces: Faces) -> None:

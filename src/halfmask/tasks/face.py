@@ -57,17 +57,27 @@ def subtask_losses(said: dict[str, Tensor], batch: Batch) -> dict[str, Tensor]:
     Detection and attribute are cross-entropies, the others squared errors: of landmarks over those that can be seen, by the constant number
     of them.
     """
-    face = batch["face"]
+    known = labelled(batch)
     found: dict[str, Callable[[], Tensor]] = {
-        "detection": lambda: F.binary_cross_entropy_with_logits(said["detection"], face, reduction="none"),
-        "landmarks": lambda: face * _landmarks(said["landmarks"], batch),
-        "visibility": lambda: face * (said["visibility"] - batch["visible"]).square().mean(-1),
-        "pose": lambda: face * batch["posed"] * (said["pose"] - batch["pose"]).square().mean(-1),
-        "attribute": lambda: (
-            face * batch["attributed"] * F.binary_cross_entropy_with_logits(said["attribute"], batch["attribute"], reduction="none")
-        ),
+        "detection": lambda: F.binary_cross_entropy_with_logits(said["detection"], batch["face"], reduction="none"),
+        "landmarks": lambda: _landmarks(said["landmarks"], batch),
+        "visibility": lambda: (said["visibility"] - batch["visible"]).square().mean(-1),
+        "pose": lambda: (said["pose"] - batch["pose"]).square().mean(-1),
+        "attribute": lambda: F.binary_cross_entropy_with_logits(said["attribute"], batch["attribute"], reduction="none"),
     }
-    return {name: found[name]() for name in said}
+    return {name: known[name] * found[name]() for name in said}
+
+
+def labelled(batch: Batch) -> dict[str, Tensor]:
+    """By task, 1 for each region that has a label for it and 0 for others."""
+    face = batch["face"]
+    return {
+        "detection": torch.ones_like(face),
+        "landmarks": face,
+        "visibility": face,
+        "pose": face * batch["posed"],
+        "attribute": face * batch["attributed"],
+    }
 
 
 def _landmarks(said: Tensor, batch: Batch) -> Tensor:
@@ -76,7 +86,10 @@ def _landmarks(said: Tensor, batch: Batch) -> Tensor:
 
 
 def face_loss(model: nn.Module, batch: Batch, config: FaceModelConfig, only: str | None = None) -> Tensor:
-    """The tasks' losses as one: Σ l·exp(−s) + s, or weighed by constants.
+    """The tasks' losses as one: Σ l·exp(−s) + s over the tasks that a region has a label for, or weighed by constants.
+
+    Where there is no face, nothing is known of its landmarks, and s has no part in the likelihood of what is not known. Were it added all
+    the same, its gradient, 1 for each of four tasks, would be most of what a region without a face has to say, and fill the clip.
 
     Args:
         only: the part of one task alone, where tasks are clipped apart.
@@ -87,7 +100,9 @@ def face_loss(model: nn.Module, batch: Batch, config: FaceModelConfig, only: str
     kept = [name for name in model.subtasks if only is None or name == only]
     if config.weighting == "uncertainty":
         variances, precisions = model.bounded_log_variances(), model.precisions()
-        return torch.stack([losses[n] * precisions[(k := model.subtasks.index(n))] + variances[k] for n in kept]).sum(0)
+        known = labelled(batch)
+        terms = [losses[n] * precisions[(k := model.subtasks.index(n))] + known[n] * variances[k] for n in kept]
+        return torch.stack(terms).sum(0)
     constants = dict(zip(SUBTASKS, config.task_weights if config.weighting == "set" else [1.0] * len(SUBTASKS), strict=True))
     return torch.stack([losses[name] * constants[name] for name in kept]).sum(0)
 
