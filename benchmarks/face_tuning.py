@@ -39,6 +39,10 @@ def settings() -> dict[str, tuple[str, tuple[str, ...]]]:
                 "dpsgd",
                 (f"optimiser.learning_rate={rate}", f"epochs={epochs}", f"batch={batch}"),
             )
+    for rate in (0.0003, 0.001):
+        for steps in (1, 4):
+            shape = ("epochs=20", "batch=2048", "public.batch=64", "public.first=200", f"public.steps={steps}")
+            found[f"feature {rate:g} {steps}"] = ("feature", (f"optimiser.learning_rate={rate}", *shape))
     for strategy in ("finetune", "full"):
         found[f"open {strategy}"] = ("non-private", (f"strategy={strategy}", "batch=64", "epochs=8"))
         found[f"dpsgd {strategy}"] = ("dpsgd", (f"strategy={strategy}", "batch=1024"))
@@ -48,6 +52,16 @@ def settings() -> dict[str, tuple[str, tuple[str, ...]]]:
                 "projected",
                 (*LAYERS, f"private.learning_rate={rate}", f"epochs={epochs}", "batch=1024", "clip_norm=1"),
             )
+    for rate, epochs, batch in ((0.03, 20, 2048), (0.05, 10, 2048), (0.1, 20, 2048)):
+        shape = (f"private.learning_rate={rate}", f"epochs={epochs}", f"batch={batch}", "clip_norm=1")
+        found[f"projected more {rate:g} {epochs}×{batch}"] = ("projected", (*LAYERS, *shape))
+        adam = ("private.optimiser=adam", "private.momentum=0.9", f"private.learning_rate={rate / 30}")
+        found[f"projected adam {rate / 30:.1g} {epochs}×{batch}"] = ("projected", (*LAYERS, *shape, *adam))
+    for rate in (0.01, 0.03):
+        shape = ("public.first=500", "public.steps=0", "public.batch=64", "optimiser.learning_rate=0.0003", "clip_norm=1")
+        private = (f"private.learning_rate={rate}", "epochs=6", "batch=1024")
+        found[f"both {rate:g}"] = ("feature-projective", (*LAYERS, *shape, *private))
+    found["both public"] = ("public-only", ("optimiser.learning_rate=0.0003", "batch=64", "public.batch=64", "epochs=4.5"))
     return found
 
 

@@ -195,6 +195,8 @@ def _load_parts(
     """Read the parts asked for, and count what was left out of each."""
     drawn = config.name == "figures"
     faces, chosen = _figures(config, only) if drawn else _on_disk(config, only)
+    if config.attribute and not faces.attribute:
+        raise HalfmaskError(f"data.attribute is true, and '{config.name}' ({faces.format}) has no attribute to learn: set it to false")
     parts, left_out = {}, {}
     for part, photographs in chosen.items():
         parts[part], gone = region_records(

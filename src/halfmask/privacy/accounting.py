@@ -14,6 +14,7 @@ A plan is data (`SampledGaussian`); dp-accounting does the arithmetic. Three mod
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,9 @@ from scipy.special import logsumexp
 
 from halfmask.errors import HalfmaskError, unknown_name
 from halfmask.privacy.adjacency import Adjacency
+
+# Rényi orders that cannot be computed are left out, and any choice of orders is an upper bound: nobody need read of each.
+logging.getLogger("absl").addFilter(lambda record: "Excluding this order" not in record.getMessage())
 
 ACCOUNTANTS = ("pld", "rdp")
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-3, 200.0

@@ -126,7 +126,7 @@ class FaceTask(Task):
     groups = FACE_GROUPS
     metrics: ClassVar[Mapping[str, MetricInfo]] = METRICS
     drawn = "Landmarks (green: visible, red: hidden) and head axes on test regions"
-    labels = "which regions show a face and where they lie in their photographs, landmarks, visibility, head pose and the attribute"
+    labels = "which regions show a face and where they lie in their photographs, landmarks, visibility, head pose and any attribute learnt"
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:  # noqa: D102
         return face_loss(model, batch, self.config.model)

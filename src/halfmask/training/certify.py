@@ -85,11 +85,12 @@ def _own(own: list[Spend], adjacency: Adjacency, setup: Setup) -> float:
 def _coarser(own: list[Spend], setup: Setup) -> dict[str, dict[str, float]]:
     """What the promise is worth to units that have several of the protected ones, at most as many as the settings say."""
     config = setup.config
-    if not own or any(spend.unbounded or spend.visible_batches for spend in own):
+    if not own or any(spend.unbounded or spend.visible_batches for spend in own) or config.adjacency == Adjacency.REPLACE_ONE.value:
         return {}
     plans = plans_of(own, Adjacency.parse(config.adjacency))
+    # By Rényi costs, which are an upper bound too: privacy losses of groups take the PLD accountant long.
     return {
-        unit: {"most": most, "epsilon": epsilon([replace(plan, group_size=most) for plan in plans], config.delta, config.accountant)}
+        unit: {"most": most, "epsilon": epsilon([replace(plan, group_size=most) for plan in plans], config.delta, "rdp")}
         for unit, most in setup.task.most_in(config.unit).items()
         if most > 1
     }
