@@ -30,8 +30,8 @@ LAYERS = (
 
 def settings() -> dict[str, tuple[str, tuple[str, ...]]]:
     """By name: a method, and what is set besides the recipe."""
-    found: dict[str, tuple[str, tuple[str, ...]]] = {"start": ("public-only", ("epochs=0.001",))}
-    for rate in (0.0003, 0.001, 0.003):
+    found: dict[str, tuple[str, tuple[str, ...]]] = {"start": ("public-only", ("epochs=0.001", "optimiser.learning_rate=1.0e-9"))}
+    for rate in (0.0001, 0.0003, 0.001, 0.003):
         found[f"open {rate:g}"] = ("non-private", (f"optimiser.learning_rate={rate}", "batch=64"))
         found[f"public-only {rate:g}"] = ("public-only", (f"optimiser.learning_rate={rate}", "batch=64", "epochs=5"))
         for epochs, batch in ((20, 512), (20, 1024), (40, 1024), (20, 2048), (60, 2048)):
@@ -39,9 +39,9 @@ def settings() -> dict[str, tuple[str, tuple[str, ...]]]:
                 "dpsgd",
                 (f"optimiser.learning_rate={rate}", f"epochs={epochs}", f"batch={batch}"),
             )
-    for rate in (0.0003, 0.001):
+    for rate in (0.0001, 0.0003, 0.001):
         for steps in (1, 4):
-            shape = ("epochs=20", "batch=2048", "public.batch=64", "public.first=200", f"public.steps={steps}")
+            shape = ("epochs=20", "batch=2048", "public.batch=64", "public.first=400", f"public.steps={steps}")
             found[f"feature {rate:g} {steps}"] = ("feature", (f"optimiser.learning_rate={rate}", *shape))
     for strategy in ("finetune", "full"):
         found[f"open {strategy}"] = ("non-private", (f"strategy={strategy}", "batch=64", "epochs=8"))
@@ -52,6 +52,9 @@ def settings() -> dict[str, tuple[str, tuple[str, ...]]]:
                 "projected",
                 (*LAYERS, f"private.learning_rate={rate}", f"epochs={epochs}", "batch=1024", "clip_norm=1"),
             )
+    for rate in (0.003, 0.01, 0.03):
+        shape = ("epochs=20", "batch=2048", "optimiser.name=sgd", f"optimiser.learning_rate={rate}", "optimiser.weight_decay=0")
+        found[f"dpsgd sgd {rate:g}"] = ("dpsgd", shape)
     for rate, epochs, batch in ((0.03, 20, 2048), (0.05, 10, 2048), (0.1, 20, 2048)):
         shape = (f"private.learning_rate={rate}", f"epochs={epochs}", f"batch={batch}", "clip_norm=1")
         found[f"projected more {rate:g} {epochs}×{batch}"] = ("projected", (*LAYERS, *shape))
