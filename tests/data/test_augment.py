@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-import halfmask.training.pretrain as pretrain
+import halfmask.tasks.pose_pretraining as pretrain
 from halfmask.data.augment import NUMBERS, AugmentConfig, augment, augment_pair, draw
 from halfmask.data.skeleton import COCO, LSP, MPII, Skeleton
 from halfmask.errors import HalfmaskError

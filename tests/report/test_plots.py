@@ -176,7 +176,7 @@ def test_symbols_have_stand_ins_where_the_font_lacks_them(monkeypatch):
 
 
 def test_axes_say_units_and_which_way_is_better(monkeypatch):
-    rows = [{"method": method, "epsilon": None, "seeds": 1, "visibility_mse": {"mean": 0.0123, "spread": None}} for method in ("a", "b")]
-    figure = figure_of(monkeypatch, method_bars, rows, "x.html", metric="visibility_mse")
-    assert figure.layout.xaxis.title.text == "visibility_mse (lower is better)" and figure.data[0].text[0] == "0.0123"
+    rows = [{"method": method, "epsilon": None, "seeds": 1, "mask_mse": {"mean": 0.0123, "spread": None}} for method in ("a", "b")]
+    figure = figure_of(monkeypatch, method_bars, rows, "x.html", metric="mask_mse")
+    assert figure.layout.xaxis.title.text == "mask_mse (lower is better)" and figure.data[0].text[0] == "0.0123"
     assert figure_of(monkeypatch, method_bars, sweep(), "x.html").layout.xaxis.title.text == "PCKh@0.5 (%)"
