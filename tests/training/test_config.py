@@ -290,7 +290,7 @@ def test_a_task_may_not_name_groups_that_nobody_reads(ages: None, monkeypatch: p
 def test_every_recipe_of_the_package_loads() -> None:
     assert "pose/pretrain" in recipe_names()
     for name in recipe_names():
-        override(RunConfig(), load_recipe(name), name).checked()
+        build_config(load_recipe(name), {}, [])
 
 
 def test_recipes_by_path(tmp_path: Path) -> None:
