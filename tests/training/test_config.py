@@ -15,7 +15,6 @@ from halfmask.settings import Setting, declared_in, setting
 from halfmask.tasks import base
 from halfmask.tasks.groups import ModelSettings, PretrainSettings, ShowingSettings
 from halfmask.training.config import RunConfig, build_config, load_recipe, recipe_names
-from halfmask.training.override import override
 
 
 def test_later_beats_earlier() -> None:
