@@ -25,7 +25,9 @@ def test_a_recipe_is_shown_with_every_default_and_can_be_run_as_shown(halfmask, 
     shown, resolved = halfmask("recipes", "show", name), build_config(load_recipe(name), {})
     assert shown.code == 0, shown.err
     body = yaml.safe_load(shown.out)
-    assert body.keys() == RunConfig().plain().keys() and "change" in body["augment"]
+    assert body == resolved.plain() and body.keys() == RunConfig().plain().keys()
+    # Groups are those of its task.
+    assert {"pose": "change", "face": "shift"}[body["task"]] in body["augment"]
     assert build_config(body, {}) == resolved
     assert json.loads(halfmask("recipes", "show", name, "--json").out) == body
 
