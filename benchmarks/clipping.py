@@ -77,7 +77,7 @@ def _torch_vit() -> tuple[nn.Module, Callable[..., Tensor], Batch]:
 def face_case(size: str, records: int, weighted: bool = True) -> tuple[nn.Module, Callable[..., Tensor], Batch]:
     """HyperFace with its five losses: weighed by log-variances, which are bare parameters, or by constants for peers who know none."""
     torch.manual_seed(0)
-    model = HyperFace(size).eval()
+    model = HyperFace(size)  # in training mode, which Opacus asks for; nothing in it is different then
     model.log_variances.requires_grad = weighted
     draw = torch.rand
     batch = {"image": torch.randint(0, 256, (records, 3, model.shape.input_size, model.shape.input_size), dtype=torch.uint8)}
@@ -97,8 +97,8 @@ def face_case(size: str, records: int, weighted: bool = True) -> tuple[nn.Module
 CASES = {
     "hyperface-small": lambda: face_case("small", 64),
     "hyperface-small, constant weights": lambda: face_case("small", 64, weighted=False),
-    "hyperface-paper": lambda: face_case("paper", 8),
-    "hyperface-paper, constant weights": lambda: face_case("paper", 8, weighted=False),
+    "hyperface-paper": lambda: face_case("paper", 32),
+    "hyperface-paper, constant weights": lambda: face_case("paper", 32, weighted=False),
     "tinyvit-finetune": lambda: pose_case("finetune"),
     "tinyvit-full": lambda: pose_case("full"),
     "resnet18": _resnet,
