@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 
 from halfmask.data.records import Records
@@ -77,6 +78,12 @@ def charts(summary: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return slugs | {wanted[0]: "accuracy"}
 
 
+def _as_large(image: np.ndarray, beside: np.ndarray) -> np.ndarray:
+    if image.shape == beside.shape:
+        return image
+    return cv2.resize(image, (beside.shape[1], beside.shape[0]), interpolation=cv2.INTER_CUBIC)
+
+
 def overlay_sheet(runs: Sequence[PlannedRun], people: Records, count: int) -> np.ndarray | None:
     """Test people as rows; the truth, what is public of them, and each method's answer as columns. None for a task that draws nothing."""
     # Spread over the test set: neighbours in it are often on the same picture.
@@ -90,7 +97,9 @@ def overlay_sheet(runs: Sequence[PlannedRun], people: Records, count: int) -> np
     seen = with_view(shown, task.view() or make_view(config.view.name, config.view.options)).public
     if seen is not None and "image" in seen.shapes():
         titles.append(f"public view ({config.view.name})")
-        columns.append([_pixels(image) for image in seen.rows(np.arange(len(shown)))["image"]])
+        pixels = [_pixels(image) for image in seen.rows(np.arange(len(shown)))["image"]]
+        # As large as the pictures beside them, which a task may enlarge.
+        columns.append([_as_large(image, beside) for image, beside in zip(pixels, truth, strict=True)])
     for run in runs:
         trained = open_run(run.folder)
         columns.append(trained.task.pictures(trained.model, shown, trained.device) or truth)

@@ -137,7 +137,8 @@ def method_table(rows: Sequence[Row], columns: Sequence[str] | None = None, *, t
     shown = _checked_columns(rows, columns)
     table = Table(title=title)
     for column in shown:
-        table.add_column(heading(column), justify="left" if column in _LEFT_ALIGNED else "right", no_wrap=True)
+        # What tells rows apart is never cut; the names of metrics go over several lines instead.
+        table.add_column(heading(column), justify="left" if column in _LEFT_ALIGNED else "right", no_wrap=" " not in heading(column))
     for row in rows:
         table.add_row(*(format_cell(row, column).replace("[", r"\[") for column in shown))
     return table
