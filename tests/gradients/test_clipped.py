@@ -37,3 +37,14 @@ def test_sums_over_different_units_add_up() -> None:
     assert coordinates.plus(ClippedCoordinates(torch.ones(1), 1.0, 0, torch.ones(2))).coordinates.tolist() == [2, 2]
     with pytest.raises(HalfmaskError, match=r"clipped at 1\.0 and at 0\.5 are added up"):
         first.plus(ClippedSum(torch.ones(1), 0.5, 0, {"w": torch.ones(2), "b": torch.ones(1)}))
+
+
+def test_parts_of_the_same_units_answer_for_both_clips() -> None:
+    def part(value: float, clip_norm: float) -> ClippedSum:
+        return ClippedSum(torch.tensor([value]), clip_norm, 0, {"w": torch.full((2,), value, dtype=torch.float64)})
+
+    found = part(1.0, 0.2).besides(part(2.0, 0.3), 0.5)
+    assert found.flat().tolist() == [3.0, 3.0] and found.norms.tolist() == [3.0]
+    assert found.sensitivity(Adjacency.ZERO_OUT) == 0.5 and found.sensitivity(Adjacency.REPLACE_ONE) == 1.0
+    with pytest.raises(HalfmaskError, match="as much as both"):
+        part(1.0, 0.2).besides(part(2.0, 0.3), 0.3)
