@@ -90,7 +90,7 @@ def test_what_epsilon_means_at_each_unit(run_of) -> None:
     region, text = certificate(run_of("dpsgd")[0])
     assert "that the promise is to one region: several regions show one face" in text and "--unit subject" in text
     assert re.search(r"ε to one image of up to \d regions", text) and "Take any one region" in text
-    # Six regions with coins of their own are worth more than one, and never more than six times what groups cost at worst.
+    # Several regions with coins of their own tell more than one.
     assert region["coarser"]["image"]["epsilon"] > 1.5 * region["epsilon"]["zero-out"]
     for unit, count in (("image", 12), ("subject", None)):
         body, text = certificate(run_of("dpsgd", "--unit", unit, "--batch", 2)[0])
