@@ -14,11 +14,11 @@ from torch import nn
 
 import halfmask.tasks.face as face_task
 from halfmask.audit.own import audit_loss
-from halfmask.data.faces import SUBTASKS, FaceRecords
+from halfmask.data.faces import FaceRecords
 from halfmask.data.records import Datasets
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import ClippingEngine, check_records_apart
-from halfmask.models.hyperface import HyperFace
+from halfmask.models.hyperface import SUBTASKS, HyperFace
 from halfmask.tasks.face import FaceTask, face_loss, subtask_losses
 from halfmask.training.config import RunConfig, build_config
 from halfmask.training.loop import Trainer

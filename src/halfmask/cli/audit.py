@@ -14,6 +14,8 @@ from halfmask.errors import HalfmaskError
 if TYPE_CHECKING:
     import numpy as np
 
+    from halfmask.training.runs import TrainedRun
+
 
 class _ModelByDefault(TyperGroup):
     """`halfmask audit RUN` means `halfmask audit model RUN`."""
@@ -31,6 +33,13 @@ app = typer.Typer(
 )
 SeedOption = Annotated[int, typer.Option(min=0, help="Fixes the whole audit: the same seed gives the same numbers.")]
 OutOption = Annotated[Path, typer.Option(help="Folder for the audit's file, picture and page.", rich_help_panel=OUTPUT_PANEL)]
+
+FindingsOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder for the findings. (default: RUN/audit for figures; private storage for real people)", rich_help_panel=OUTPUT_PANEL
+    ),
+]
 
 
 @app.command("mechanism")
@@ -87,12 +96,7 @@ def model(
         bool, typer.Option("--spend", help="Pay for training on real people with canaries out of their ledger; 'figures' cost nothing.")
     ] = False,
     seed: SeedOption = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for the findings. (default: RUN/audit for figures; private storage for real people)", rich_help_panel=OUTPUT_PANEL
-        ),
-    ] = None,
+    out: FindingsOption = None,
     device: DeviceOption = None,
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
@@ -103,15 +107,11 @@ def model(
     """
     from halfmask.audit.membership import audit_model
     from halfmask.audit.planted import audit_planted
-    from halfmask.cli.console import note, warn
+    from halfmask.cli.console import note
     from halfmask.training.runs import open_run
 
     use_threads(threads)
-    trained = open_run(run, device)
-    synthetic = trained.config.data.name == "figures"
-    folder = _place(run, out, synthetic)
-    if not synthetic:
-        warn("this audit reads private people; what it finds is for the data holder, not for release")
+    trained, folder = _opened(run, out, device)
     if canaries:
         body, picture = audit_planted(trained, canaries, seed, spend, note)
         _finish(body, folder, as_json, picture)
@@ -124,12 +124,7 @@ def model(
 def identity(
     run: Annotated[Path, typer.Argument(help="The folder of a run whose dataset says who is who.")],
     seed: SeedOption = 0,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for the findings. (default: RUN/audit for figures; private storage for real people)", rich_help_panel=OUTPUT_PANEL
-        ),
-    ] = None,
+    out: FindingsOption = None,
     device: DeviceOption = None,
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
@@ -139,15 +134,11 @@ def identity(
     Reads private people without noise: what it finds about real people is for the data holder, and is kept out of the run's folder.
     """
     from halfmask.audit.identity import audit_identity
-    from halfmask.cli.console import note, warn
-    from halfmask.training.runs import open_run
+    from halfmask.cli.console import note
 
     use_threads(threads)
-    trained = open_run(run, device)
-    synthetic = trained.config.data.name == "figures"
-    if not synthetic:
-        warn("this audit reads private people; what it finds is for the data holder, not for release")
-    _finish(audit_identity(trained, seed, note), _place(run, out, synthetic), as_json)
+    trained, folder = _opened(run, out, device)
+    _finish(audit_identity(trained, seed, note), folder, as_json)
 
 
 @app.command("inversion")
@@ -190,6 +181,19 @@ def view(
     use_threads(threads)
     body = audit_views(None if view is None else names(view, "--view"), QUICK if quick else None, seed, note, runs)
     _finish(body, out, as_json, pose_against_identity(body))
+
+
+def _opened(run: Path, out: Path | None, device: str | None) -> tuple[TrainedRun, Path]:
+    """A run to attack, and where the findings go: refused, if they may not go there, before anybody is read."""
+    from halfmask.cli.console import warn
+    from halfmask.training.runs import open_run
+
+    trained = open_run(run, device)
+    synthetic = trained.config.data.name == "figures"
+    folder = _place(run, out, synthetic)
+    if not synthetic:
+        warn("this audit reads private people; what it finds is for the data holder, not for release")
+    return trained, folder
 
 
 def _place(run: Path, out: Path | None, synthetic: bool) -> Path:

@@ -13,8 +13,6 @@ from halfmask.data.tables import Arrays, Column
 from halfmask.privacy.fingerprints import Fingerprints
 
 UNITS = ("region", "image", "subject")
-# What the face task learns, in the order of its losses, its heads and its log-variances.
-SUBTASKS = ("detection", "landmarks", "visibility", "pose", "attribute")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+# What the network learns, in the order of its losses, its heads and its log-variances.
 SUBTASKS = ("detection", "landmarks", "visibility", "pose", "attribute")
 # As far as a log-variance has a say: beyond, noise in it would drown a task or let it drown all others.
 _LARGEST_LOG_VARIANCE = 10.0

@@ -18,13 +18,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from halfmask.data.face_sets import load_face_test, load_faces, load_public_faces
-from halfmask.data.faces import SUBTASKS, UNITS, FaceRecords
+from halfmask.data.faces import UNITS, FaceRecords
 from halfmask.data.records import PRIVATE, Datasets, Records
 from halfmask.errors import HalfmaskError
 from halfmask.metrics.faces import face_scores
 from halfmask.metrics.names import MetricInfo
 from halfmask.models.checkpoints import load_into, read_state, weights_digest
-from halfmask.models.hyperface import HyperFace, parts_by_depth
+from halfmask.models.hyperface import SUBTASKS, HyperFace, parts_by_depth
 from halfmask.tasks.base import Batch, Lower, Report, Scores, Task, register
 from halfmask.tasks.face_changes import NUMBERS, changed
 from halfmask.tasks.face_finding import find_faces

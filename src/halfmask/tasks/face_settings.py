@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from halfmask.data.face_sets import FaceDataConfig
-from halfmask.data.faces import SUBTASKS
 from halfmask.errors import HalfmaskError
-from halfmask.models.hyperface import SHAPES
+from halfmask.models.hyperface import SHAPES, SUBTASKS
 from halfmask.settings import setting
 from halfmask.tasks.groups import ShowingSettings
 
