@@ -19,7 +19,7 @@ import numpy as np
 from halfmask.data.figures.camera import Camera
 from halfmask.data.figures.carried import draw_held
 from halfmask.data.figures.draw import Canvas
-from halfmask.data.figures.furniture import Group, Item
+from halfmask.data.figures.furniture import Group, Item, chair
 from halfmask.data.figures.layers import Layer, draw_layer, person_mask
 from halfmask.data.figures.light import STEPS, Grain, Light, brightness, draw_light
 from halfmask.data.figures.movements import CARE_ACTIONS, MOVEMENTS
@@ -202,7 +202,7 @@ class Clips:
             pitch, distance = 0.6 * within(rng, p.pitch), within(rng, p.distance)
             camera = Camera.look((spot[0], 0.85, spot[1]), distance, pitch, 0.5 * float(rng.normal(0.0, p.roll)), 170.0 * distance)
             ends, _ = camera.project(np.array([[spot[0], 0.0, spot[1]], [spot[0], tall, spot[1]]]))
-            share, foot = within(rng, (0.70, 0.80)), within(rng, (0.92, 0.97))
+            share, foot = within(rng, (0.75, 0.85)), within(rng, (0.94, 0.98))
             high, wide = self.size
             scale = share * high / float(ends[0, 1] - ends[1, 1])
             x = float(ends[:, 0].mean()) + 4.0 * float(rng.normal()) - (wide - 1) / 2 / scale
@@ -220,10 +220,11 @@ class Clips:
 
     # ---- drawing -----------------------------------------------------------------------------------------
 
-    def clip(self, index: int, room: int | None = None, person: bool = True) -> DrawnClip:
-        """Draw a clip; with ``room``, as it would be in another room, and without ``person``, with nobody there."""
+    def clip(self, index: int, room: int | None = None, person: bool = True, look: Look | None = None) -> DrawnClip:
+        """Draw a clip; as it would be in another ``room`` or with somebody of another ``look``, or without the ``person``."""
         number = self.room_of(index) if room is None else room
-        where, look, video, act = self._room(number), self.look_of(index), self._video(index), self.performance_of(index)
+        look = self.look_of(index) if look is None else look
+        where, video, act = self._room(number), self._video(index), self.performance_of(index)
         camera = video.camera.window(*video.window)
         furniture, occluder = self._things(index, where, act, look)
         background = _paint(where, furniture, video, self.size)
@@ -280,8 +281,11 @@ class Clips:
         items = list(act.furniture(look.size, colour))
         side = 1.0 if u[1] < 0.5 else -1.0
         if u[2] < 0.35:  # something that nobody uses, so that furniture alone does not tell what is done
-            weights = {"table": 1.0, "cabinet": 1.0, "post": 0.5}
-            items.insert(0, piece(rng, weights, act.place[0] + side * within(rng, (0.5, 1.0)), -0.8, room.colours, 0.9))
+            x = act.place[0] + side * within(rng, (0.5, 1.0))
+            if rng.random() < 0.5:
+                items[:0] = chair(x, -0.7, colour, 0.45, float(rng.uniform(-80.0, 80.0)))
+            else:
+                items.insert(0, piece(rng, {"table": 1.0, "cabinet": 1.0, "post": 0.5}, x, -0.8, room.colours, 0.9))
         if u[3] >= 0.5 * self.population.occlusion:
             return Group(tuple(items)), None
         x, z = act.place[0] + side * within(rng, (0.2, 0.7)), act.place[1] + within(rng, (0.6, 0.9))
