@@ -175,7 +175,7 @@ class Attention(nn.Module):
 
     tap = "offsets"
 
-    def __init__(self, inputs: int, outputs: int, heads: int, grid: Grid, query_stride: Triple, key_stride: Triple):
+    def __init__(self, inputs: int, outputs: int, heads: int, grid: Grid, known: Grid, query_stride: Triple, key_stride: Triple):
         super().__init__()
         self.heads, self.width = heads, outputs // heads
         self.grid, self.query_grid, self.key_grid = grid, grid.pooled(query_stride), grid.pooled(key_stride)
@@ -184,10 +184,10 @@ class Attention(nn.Module):
         self.pool_q = Pool(self.width, query_stride)
         self.pool_k = Pool(self.width, key_stride)
         self.pool_v = Pool(self.width, key_stride)
-        space = 2 * max(self.query_grid.rows, self.key_grid.rows) - 1
+        space = 2 * max(known.pooled(query_stride).rows, known.pooled(key_stride).rows) - 1
         self.rel_pos_h = nn.Parameter(torch.zeros(space, self.width))
         self.rel_pos_w = nn.Parameter(torch.zeros(space, self.width))
-        self.rel_pos_t = nn.Parameter(torch.zeros(2 * grid.frames - 1, self.width))
+        self.rel_pos_t = nn.Parameter(torch.zeros(2 * known.frames - 1, self.width))
         tables = (self.rel_pos_t, self.rel_pos_h, self.rel_pos_w)
         self.distances = nn.ModuleList(
             Distances(q, k, len(table)) for q, k, table in zip(self.query_grid, self.key_grid, tables, strict=True)
@@ -243,13 +243,13 @@ def _with_class(present: Tensor) -> Tensor:
 class Block(nn.Module):
     """Attention and a feed-forward network, each beside a shortcut; the step to the next stage where widths differ."""
 
-    def __init__(self, inputs: int, outputs: int, heads: int, grid: Grid, query_stride: Triple, key_stride: Triple):
+    def __init__(self, inputs: int, outputs: int, heads: int, grid: Grid, known: Grid, query_stride: Triple, key_stride: Triple):
         super().__init__()
         self.grid, self.stride = grid, query_stride
         self.skip_kernel: Triple = tuple(step + 1 if step > 1 else step for step in query_stride)  # type: ignore[assignment]
         self.norm1 = nn.LayerNorm(inputs, eps=_EPSILON)
         self.norm2 = nn.LayerNorm(outputs, eps=_EPSILON)
-        self.attn = Attention(inputs, outputs, heads, grid, query_stride, key_stride)
+        self.attn = Attention(inputs, outputs, heads, grid, known, query_stride, key_stride)
         # Counted as in public checkpoints, where the second and the last are a GELU and dropouts.
         self.mlp = nn.Sequential(nn.Linear(outputs, 4 * outputs), nn.GELU(), nn.Identity(), nn.Linear(4 * outputs, outputs))
         self.project = nn.Linear(inputs, outputs) if inputs != outputs else None
@@ -282,7 +282,7 @@ class MViT(nn.Module):
     Args:
         size: one of `SHAPES`.
         classes: how many.
-        frames, side: of a clip, where they are not those of the size: tables of relative positions are then made for these.
+        frames, side: of a clip, where they are not those of the size: its tables of relative positions are stretched to these.
     """
 
     def __init__(self, size: str = "nano", classes: int = 400, frames: int | None = None, side: int | None = None):
@@ -296,15 +296,16 @@ class MViT(nn.Module):
         self.conv_proj = nn.Conv3d(3, shape.widths[0], PATCH, PATCH_STRIDE, _centred(PATCH))
         self.pos_encoding = ClassToken(shape.widths[0])
         self.grid = Grid(self.frames, self.side, self.side).pooled(PATCH_STRIDE)
-        grid, width, key_stride = self.grid, shape.widths[0], shape.first_key_stride
+        grid, known = self.grid, Grid(shape.frames, shape.side, shape.side).pooled(PATCH_STRIDE)
+        width, key_stride = shape.widths[0], shape.first_key_stride
         blocks: list[nn.Module] = []
         for stage, (outputs, heads, depth) in enumerate(zip(shape.widths, shape.heads, shape.depths, strict=True)):
             if stage:
                 key_stride = max(1, key_stride // 2)
             for number in range(depth):
                 step = 2 if stage and not number else 1
-                blocks.append(Block(width, outputs, heads, grid, (1, step, step), (1, key_stride, key_stride)))
-                grid, width = grid.pooled((1, step, step)), outputs
+                blocks.append(Block(width, outputs, heads, grid, known, (1, step, step), (1, key_stride, key_stride)))
+                grid, known, width = grid.pooled((1, step, step)), known.pooled((1, step, step)), outputs
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(width, eps=_EPSILON)
         self.head = nn.Sequential(nn.Identity(), nn.Linear(width, classes))
