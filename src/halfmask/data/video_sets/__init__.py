@@ -48,5 +48,5 @@ def read_video_set(folder: Path, format: str | None = None) -> ClipSet:
         raise unknown_name("format of videos", format, VIDEO_FORMATS)
     format = format or detect_video_format(folder)
     if format is None:
-        raise HalfmaskError(f"{folder} is in no known format of videos: expected one of {', '.join(VIDEO_FORMATS)}, named as it is released")
+        raise HalfmaskError(f"{folder} is in no known format of videos: expected {', '.join(VIDEO_FORMATS)}, named as released")
     return READERS[format][1](folder)

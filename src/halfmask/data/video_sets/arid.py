@@ -1,8 +1,10 @@
 """ARID, actions in the dark: `train/CLASS/CLASS_GROUP_N.mp4` with `train.txt`, and the classes in `mapping_table_*.txt`.
 
 Clips of a group show one scene, often one person after another: a group is one `video`, and no split cuts through it. Nobody says who is
-who. The clips are very dark, so they are brightened as they are read (`halfmask.data.video.brightened`): by a fixed map of each byte,
-which measures nothing on a clip.
+who, and people recur in groups of other actions (somebody sits down in one, and stands up in another): no unit protects a person.
+
+The clips are very dark, so they are brightened as they are read (`halfmask.data.video.brightened`): by a fixed map of each byte, which
+measures nothing on a clip.
 
 Where other lists than `train.txt` are there (`validate.txt`, `test.txt`), they are the dataset's division. Where it is alone, the last
 fifth of every class's groups is the test.

@@ -16,7 +16,11 @@ from halfmask.data.video_sets.finding import clip_set, named_like, refuse_odd, v
 
 # Of NTU RGB+D, and, after the first twenty, of those that NTU RGB+D 120 added.
 TRAINING_SUBJECTS = frozenset(
-    (1, 2, 4, 5, 8, 9, 13, 14, 15, 16, 17, 18, 19, 25, 27, 28, 31, 34, 35, 38, 45, 46, 47, 49, 50, 52, 53, 54, 55, 56, 57, 58, 59, 70, 74, 78, 80, 81, 82, 83, 84, 85, 86, 89, 91, 92, 93, 94, 95, 97, 98, 100, 103)
+    (
+        *(1, 2, 4, 5, 8, 9, 13, 14, 15, 16, 17, 18, 19, 25, 27, 28, 31, 34, 35, 38),
+        *(45, 46, 47, 49, 50, 52, 53, 54, 55, 56, 57, 58, 59, 70, 74, 78, 80, 81, 82, 83),
+        *(84, 85, 86, 89, 91, 92, 93, 94, 95, 97, 98, 100, 103),
+    )
 )
 ACTIONS = (
     "drink water",
