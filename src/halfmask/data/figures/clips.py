@@ -20,7 +20,7 @@ from halfmask.data.figures.camera import Camera
 from halfmask.data.figures.carried import draw_held
 from halfmask.data.figures.draw import Canvas
 from halfmask.data.figures.furniture import Group, Item, chair
-from halfmask.data.figures.layers import Layer, draw_layer, person_mask
+from halfmask.data.figures.layers import Layer, compose, draw_layer
 from halfmask.data.figures.light import STEPS, Grain, Light, brightness, draw_light
 from halfmask.data.figures.movements import CARE_ACTIONS, MOVEMENTS
 from halfmask.data.figures.performance import Performance, draw_performance
@@ -116,6 +116,9 @@ class Clips:
             raise HalfmaskError(f"clips of {frames} frames of {size[0]}×{size[1]} cannot be drawn: at least 1 frame of 8×8 is needed.")
         if not 0.0 <= balance < 1.0 or not 0.0 <= tells <= 1.0:
             raise HalfmaskError(f"balance is {balance} and tells is {tells}: balance must be at least 0 and below 1, tells from 0 to 1.")
+        for name in only or ():
+            if name not in MOVEMENTS:
+                raise unknown_name("movement", name, MOVEMENTS)
         self.population = BY_NAME[population]
         self.seed, self.frames = int(seed), int(frames)
         self.size = (int(size[0]), int(size[1]))
@@ -246,13 +249,11 @@ class Clips:
                 body = act.body(look.size, u)
                 if act.movement.support != "bed" or act.time(u) < 0.5:
                     shadow(Canvas(image), camera, body)
-                layer = self._figure(act, body, look, camera, video.light, u)
-                layer.over(image)
-                masks[k] = person_mask(layer, front)
+                marks = compose(image, self._figure(act, body, look, camera, video.light, u), front)
+                masks[k] = marks // PARTS == 1  # neither what they hold nor what stands before them
                 pixels, depths = camera.project(body.points[:16])
-                seen = layer.marks if front is None else np.where(front.marks == 0, layer.marks, front.marks)
-                joints[k], visibility[k] = pixels, see_joints(seen, pixels, depths, PARTS)
-            if front is not None:
+                joints[k], visibility[k] = pixels, see_joints(marks, pixels, depths, PARTS)
+            elif front is not None:
                 front.over(image)
             cv2.multiply(image, lit, dst=image, scale=1.0 / STEPS)
             grain.add(rng, image, video.light)
@@ -260,20 +261,14 @@ class Clips:
         action, subject = self.action_of(index), self.subject_of(index)
         return DrawnClip(frames, masks, joints, visibility, action, place, subject, self.video_of(index), number, look)
 
-    def _figure(self, act: Performance, body: Body, look: Look, camera: Camera, light: Light, u: float) -> Layer:
-        """The person, and what they hold, on a layer of their own."""
-
-        def draw(canvas: Canvas) -> None:
-            # What is held is before the person, unless the hand is behind them.
+    def _figure(self, act: Performance, body: Body, look: Look, camera: Camera, light: Light, u: float) -> list[Layer]:
+        """The person and what they hold, each on a layer of its own, from the back to the front."""
+        layers = [draw_layer(self.size, lambda canvas: draw_person(canvas, camera, body, look, PARTS, light.side), True)]
+        if act.movement.held:
+            held = draw_layer(self.size, lambda canvas: draw_held(canvas, camera, act, body, look, u))
             _, (hand, chest) = camera.project(np.stack([act.hand(body), body.points[7]]))
-            behind = bool(hand > chest + 0.1)
-            if behind:
-                draw_held(canvas, camera, act, body, look, u)
-            draw_person(canvas, camera, body, look, PARTS, light.side)
-            if not behind:
-                draw_held(canvas, camera, act, body, look, u)
-
-        return draw_layer(self.size, draw)
+            layers.insert(0 if hand > chest + 0.1 else 1, held)
+        return layers
 
     def _things(self, index: int, room: Room, act: Performance, look: Look) -> tuple[Group, Item | None]:
         """What stands about for this clip: what carries the person, something beside them, something before them."""
@@ -304,7 +299,8 @@ def _joint(classes: tuple[str, ...], places: tuple[str, ...], shares: np.ndarray
     where = np.full((len(classes), len(places)), 1.0 / len(places))
     if tells > 0:
         own = np.array([[action in TYPICAL.get(place, ()) for place in places] for action in classes], float)
-        where = (1 - tells) * where + tells * own / own.sum(axis=1, keepdims=True)
+        at_home = own.any(axis=1)  # the others are done anywhere
+        where[at_home] = (1 - tells) * where[at_home] + tells * own[at_home] / own[at_home].sum(axis=1, keepdims=True)
     joint: np.ndarray = shares[:, None] * where
     return joint
 

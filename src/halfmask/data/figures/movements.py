@@ -121,7 +121,7 @@ def _brush_teeth(t: float, m: Manner) -> Pose:
     pose = upright(0.0, m)
     lead, other = hands(m)
     rub = _swing(2 * t)
-    pose.limbs[lead] = [66 + 6 * rub, 52 + 24 * rub * m.amplitude, 8 + 14 * rub, 128 - 10 * rub, 0]
+    pose.limbs[lead] = [66 + 6 * rub, 52 + 32 * rub * m.amplitude, 8 + 20 * rub, 126 - 14 * rub, 0]
     pose.limbs[other] = [22, 12, -18, 62, 0]
     pose.root = (6.0, 0.0)
     pose.limbs[2:, 0] += 6
