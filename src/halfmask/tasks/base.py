@@ -112,6 +112,7 @@ class Task(ABC):
     Attributes:
         units: the kinds of unit that its records belong to, the finest first.
         numbers: how many uniform numbers `change` takes for a record; 0 for a task whose records are shown as they are.
+        cached: the strategies under which the frozen lower part of its network is computed once (`lower`).
         labels: what of a record is public besides its view, in the words of the certificate.
         metrics: of what `score` measures, by name: how it is printed, its unit, and whether more of it is better.
         drawn: what `pictures` shows, in the words of a page.
@@ -123,6 +124,7 @@ class Task(ABC):
     units: ClassVar[tuple[str, ...]] = ("record",)
     groups: ClassVar[Mapping[str, type]] = {}
     numbers: ClassVar[int] = 0
+    cached: ClassVar[tuple[str, ...]] = ("top",)
     labels: ClassVar[str] = "the labels of every private record"
     metrics: ClassVar[Mapping[str, MetricInfo]] = {}
     drawn: ClassVar[str] = "What each method makes of test records"
@@ -179,7 +181,7 @@ class Task(ABC):
             raise HalfmaskError(f"the task '{self.name}' knows no strategy '{strategy}': use full")
 
     def lower(self, model: nn.Module) -> Lower | None:
-        """What may be computed once under strategy `top`."""
+        """What may be computed once under the strategies that are `cached`."""
         return None
 
     def change(self, records: Records, batch: Batch, uniforms: Tensor) -> Batch:
@@ -325,6 +327,7 @@ _TASKS: dict[str, type[Task]] = {}
 _BUILT_IN = {
     "pose": "halfmask.tasks.pose",
     "face": "halfmask.tasks.face",
+    "action": "halfmask.tasks.action",
     "own": "halfmask.tasks.own",
     "canaries": "halfmask.audit.canaries",
 }
