@@ -8,20 +8,38 @@ from pathlib import Path
 from rich.table import Table
 
 from halfmask.cli.inspection import named
-from halfmask.data.inspect_clips import ClipInspection, ClipPart, inspect_clips, sheet_of_clips, spread_of
+from halfmask.data.clip_sets import ClipDataConfig, masks_of, read_clips
+from halfmask.data.inspect_clips import ClipInspection, ClipPart, Protection, inspect_clips, sheet_of_clips, spread_of
 from halfmask.data.inspectors import Looked, Progress
 from halfmask.data.people import count_reasons
-from halfmask.data.video_sets import read_video_set
 
 # Classes of a hundred and more would be all that is seen: the table then tells of the first and the last, by their counts.
 _MOST_CLASSES = 24
 
 
-def look_at_clips(folder: Path, format: str, *, open_images: bool, pictured: int, progress: Progress | None = None) -> Looked:
-    """Look at a dataset of clips, in any of their formats."""
-    clips = read_video_set(folder, format)
-    found = inspect_clips(clips, folder, format, open_images, progress=progress)
-    return Looked(found.to_json(), list(tables(found)), sheet_of_clips(clips, pictured) if pictured else None)
+def look_at_clips(
+    folder: Path,
+    format: str,
+    *,
+    open_images: bool,
+    pictured: int,
+    progress: Progress | None = None,
+    masks: str | None = None,
+    masks_path: str | None = None,
+    protect: str | None = None,
+) -> Looked:
+    """Look at a dataset of clips, in any of their formats.
+
+    Args:
+        masks, masks_path, protect: as in a recipe (`data.masks` …), so that what is tinted is what training would protect.
+    """
+    clips = read_clips(folder, format)
+    config = ClipDataConfig(name=str(folder), masks=masks or "own", masks_path=masks_path, protect=protect or "background")
+    source = masks_of(config, clips.masks, folder)
+    # Films' own masks tell by themselves whether they are of the person or of what is protected.
+    protection = Protection(protect if config.masks == "own" else config.protect, source, config.margin)
+    found = inspect_clips(clips, folder, format, open_images, protection, progress=progress)
+    return Looked(found.to_json(), list(tables(found)), sheet_of_clips(clips, pictured, protection) if pictured else None)
 
 
 def tables(found: ClipInspection) -> Iterator[Table | str]:
@@ -118,7 +136,7 @@ def _problems(part: ClipPart) -> Iterator[str]:
 
 def _masks(found: ClipInspection) -> Iterator[str]:
     if not any(part.masked for part in found.parts):
-        yield "no clip has a mask: nothing is known to be public, and methods that need a mask want one (data.masks)"
+        yield "no clip has a mask that tells what is protected: methods that need one want it from elsewhere (data.masks, and --masks here)"
         return
     if found.masks:
         yield f"masks: {found.masks}"

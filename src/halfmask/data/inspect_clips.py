@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 
+from halfmask.data.clip_frames import protected_pixels
+from halfmask.data.clip_masks import MaskSource
 from halfmask.data.clips import ClipSet, Film, Take
 from halfmask.data.inspect import image_cost
 from halfmask.data.people import LeftOut, count_reasons
@@ -23,14 +24,41 @@ from halfmask.errors import HalfmaskError
 from halfmask.report.filmstrip import filmstrip, sheet
 
 Progress = Callable[[int, int], None]
-# Gives a film the mask that something else than the dataset knows.
-Masking = Callable[[Take, Film], Film]
 
 GONE, DAMAGED = "video file missing", "video cannot be read"
+MASK_DAMAGED = "mask cannot be read"
 MASK_DIFFERS = "mask of another size or length than the film"
 ALL_HIDDEN, NONE_HIDDEN = "nothing of the clip is public", "nothing of the clip is protected"
 # Networks look at so many frames.
 LENGTHS = (8, 16, 32)
+
+
+@dataclass(frozen=True)
+class Protection:
+    """What of a clip would be protected in training.
+
+    Attributes:
+        protect: one of `halfmask.data.clips.PROTECT`; nothing to go by the mask that there is: what a mask of the data holder's says, or
+            else the background.
+        source: gives films their masks; their own if there is none.
+        margin: stored pixels by which the protected part is grown.
+    """
+
+    protect: str | None = None
+    source: MaskSource | None = None
+    margin: int = 0
+
+    def masked(self, take: Take, film: Film) -> Film:
+        """The film with its mask."""
+        return film if self.source is None else self.source(take, film)
+
+    def hidden(self, film: Film) -> np.ndarray | None:
+        """F×H×W, the stored pixels that are protected; None where there is no mask for it, or it does not fit."""
+        protect = self.protect or ("mask" if film.person is None else "background")
+        mask = film.protected if protect == "mask" else film.person
+        if mask is None or np.shape(mask) != film.frames.shape[:3]:
+            return None
+        return protected_pixels(film, protect, self.margin)
 
 
 @dataclass(frozen=True)
@@ -115,21 +143,19 @@ def inspect_clips(
     folder: Path,
     format: str,
     open_videos: bool = True,
-    protect: str = "background",
-    masking: Masking | None = None,
-    masks: str = "",
+    protection: Protection | None = None,
     workers: int = 0,
     progress: Progress | None = None,
 ) -> ClipInspection:
     """Count what a dataset holds; with `open_videos`, read every clip.
 
     Args:
-        protect: what of a clip is protected, where its mask tells the person.
-        masking: gives films their masks, where the dataset has none of its own; `masks` says in words where those come from.
+        protection: what would be protected, and where masks come from; the dataset's own if not given.
     """
+    protection = protection or Protection()
     looks: dict[str, _Look] = {}
     if open_videos:
-        jobs = in_order(lambda take: _look_at(take, protect, masking), clips.takes, workers)
+        jobs = in_order(lambda take: _look_at(take, protection), clips.takes, workers)
         for done, (take, look) in enumerate(zip(clips.takes, jobs, strict=True), start=1):
             looks[take.name] = look
             if progress and (done % 20 == 0 or done == len(clips.takes)):
@@ -146,43 +172,27 @@ def inspect_clips(
         open_videos,
         sum(not any(take.name in names for names in splits.values()) for take in clips.takes),
         _torn(clips.takes, splits),
-        masks or clips.masks,
+        clips.masks if protection.source is None else protection.source.words,
         image_cost(learnt.opened, max(learnt.videos, default=0)) if open_videos else {},
         image_cost(learnt.opened, max(learnt.subjects or (0,))) if open_videos else {},
     )
 
 
-def sheet_of_clips(
-    clips: ClipSet, count: int = 12, protect: str = "background", masking: Masking | None = None, frames: int = 8, height: int = 96
-) -> np.ndarray:
+def sheet_of_clips(clips: ClipSet, count: int = 12, protection: Protection | None = None, frames: int = 8, height: int = 96) -> np.ndarray:
     """A picture of clips as filmstrips, one class after another, with what is protected tinted; those that cannot be read are left out."""
+    protection = protection or Protection()
     strips, titles = [], []
     for take in _spread(clips, count):
-        film, _ = _film(take, masking)
+        film, _ = _film(take, protection)
         if film is None:
             continue
-        hidden = hidden_pixels(film, protect)
+        hidden = protection.hidden(film)
         strips.append(filmstrip(film.frames, hidden, count=frames, height=height))
-        share = "" if hidden is None else f", {100 * float(hidden.mean()):.0f} % protected"
+        share = "" if hidden is None else f", {100 * float(hidden.mean()):.1f} % protected"
         titles.append(f"{take.label}{f', {take.subject}' if take.subject else ''}{share}")
     if not strips:
         raise HalfmaskError("no clip can be read, so there is nothing to show: restore the videos")
     return sheet(strips, titles)
-
-
-def hidden_pixels(film: Film, protect: str = "background") -> np.ndarray | None:
-    """F×H×W, the stored pixels that are protected; None where there is no mask for it, or it does not fit."""
-    declared = film.protected is not None and (protect == "mask" or film.person is None)
-    mask = film.protected if declared else film.person
-    if mask is None or np.shape(mask) != film.frames.shape[:3]:
-        return None
-    mask = np.asarray(mask, bool)
-    if declared:
-        return mask
-    # Pixels at the outline mix person and background: they are protected on whichever side they lie.
-    grown = ~mask if protect == "background" else mask
-    square = np.ones((2 * film.blended + 1, 2 * film.blended + 1), np.uint8)
-    return np.stack([cv2.dilate(one, square) for one in grown.astype(np.uint8)]).astype(bool)
 
 
 def spread_of(counts: Sequence[int]) -> tuple[int, float, int] | None:
@@ -199,7 +209,7 @@ class _Look:
     problem: str = ""
 
 
-def _film(take: Take, masking: Masking | None) -> tuple[Film | None, str]:
+def _film(take: Take, protection: Protection) -> tuple[Film | None, str]:
     # Whatever is wrong with a file, it is the file's fault: the others are looked at all the same.
     try:
         film = take.read()
@@ -207,19 +217,20 @@ def _film(take: Take, masking: Masking | None) -> tuple[Film | None, str]:
         gone = isinstance(take.read, VideoFile) and not take.read.path.is_file()
         return None, GONE if gone else DAMAGED
     try:
-        return (film if masking is None else masking(take, film)), ""
+        return protection.masked(take, film), ""
     except Exception:
-        return film, MASK_DIFFERS
+        return film, MASK_DAMAGED
 
 
-def _look_at(take: Take, protect: str, masking: Masking | None) -> _Look:
-    film, problem = _film(take, masking)
+def _look_at(take: Take, protection: Protection) -> _Look:
+    film, problem = _film(take, protection)
     if film is None:
         return _Look(None, None, problem)
     frames, rows, columns = film.frames.shape[:3]
-    hidden = hidden_pixels(film, protect)
+    hidden = None if problem else protection.hidden(film)
     if hidden is None:
-        there = film.person is not None or film.protected is not None
+        masks = [mask for mask in (film.person, film.protected) if mask is not None]
+        there = any(np.shape(mask) != film.frames.shape[:3] for mask in masks)
         return _Look((frames, rows, columns), None, problem or (MASK_DIFFERS if there else ""))
     share = float(hidden.mean())
     return _Look((frames, rows, columns), share, ALL_HIDDEN if share == 1 else NONE_HIDDEN if share == 0 else "")
