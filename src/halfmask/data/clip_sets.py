@@ -62,8 +62,8 @@ class ClipDataConfig:
     seed: int = setting(0, "Draws the people and rooms of `figures`.", at_least=0)
     balance: float = setting(
         0.0,
-        "By how much each action of the private clips of `figures` is rarer than the one before it; 0 if all are equally common, as they "
-        "are in the other parts.",
+        "How uneven the private clips of `figures` are: by what share each action is rarer than the one before it; 0 for all alike. The "
+        "test asks for all alike.",
         at_least=0,
         below=1,
     )
@@ -322,7 +322,8 @@ def _figures(config: ClipDataConfig, frames: int, size: int, only: tuple[str, ..
                 size,
                 config.seed,
                 skip,
-                config.balance if part == "private" else 0.0,
+                # The test asks for each action as often as for any other; unbalanced is what there is to learn from.
+                0.0 if part == "test" else config.balance,
                 config.labels if part == "public" else "action",
                 # Whoever is judged on is real: an avatar is what people are replaced by where the model is trained.
                 config.anonymised and part != "test",

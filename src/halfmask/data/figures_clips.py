@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count as count_from
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,13 +32,14 @@ class _World:
     size: int
     frames: int
     balance: float
+    only: tuple[str, ...] | None
     _own: threading.local = field(default_factory=threading.local, repr=False, compare=False)
 
     def clips(self) -> Clips:
         if not hasattr(self._own, "clips"):
             from halfmask.data.figures.clips import Clips
 
-            self._own.clips = Clips(self.population, seed=self.seed, size=(self.size, self.size), frames=self.frames, balance=self.balance)
+            self._own.clips = Clips(self.population, self.seed, (self.size, self.size), self.frames, self.balance, only=self.only)
         found: Clips = self._own.clips
         return found
 
@@ -82,10 +80,10 @@ def figures_clips(
     labels: str = "action",
     anonymised: bool = False,
 ) -> ClipSet:
-    """So many clips of a population, from number `skip` on; none is drawn yet.
+    """The clips number `skip` … `skip + count − 1` of a population; none is drawn yet.
 
-    The public does more than the private do. Told by their action, only those public clips are taken that show what the private do, so
-    that labels count alike; told by movement and place, all of them.
+    The public does more than the private do. Told by their action, public clips are of what the private do, so that labels count alike;
+    told by movement and place, of everything.
 
     Args:
         frames, size: they are drawn at the network's size, so that nothing is resampled.
@@ -93,7 +91,7 @@ def figures_clips(
         labels: what is to be told: the action or, of public clips, the movement and the place it is done in.
         anonymised: replace people by avatars, one for each subject, before anything else.
     """
-    from halfmask.data.figures.clips import CARE_ACTIONS, MOVEMENTS
+    from halfmask.data.figures.clips import CARE_ACTIONS
 
     if population not in POPULATIONS:
         raise unknown_name("population", population, POPULATIONS)
@@ -102,23 +100,23 @@ def figures_clips(
     placed = labels != "action"
     if placed and population != "public":
         raise HalfmaskError(f"data.labels is {labels}: expected 'action' for {population} clips; only public ones are told by place")
-    world = _World(population, seed, size, frames, balance)
+    world = _World(population, seed, size, frames, balance, None if placed else CARE_ACTIONS)
     clips = world.clips()
-    name = f"figures-clips/{population}/{seed}" + (f"/{balance:g}" if balance else "")
+    # Another balance or another choice of actions has other clips under the same numbers.
+    name = f"figures-clips/{population}/{seed}" + (f"/{balance:g}" if balance else "") + (f"/{labels}" if placed else "")
     stamp = f"{drawing_digest()}/{frames}x{size}/" + (_avatar_digest() if anonymised else "")
+    takes = []
+    for number in range(skip, skip + count):
+        action, subject = clips.action_of(number), f"figures-clips/{population}/{seed}/{clips.subject_of(number)}"
+        film = DrawnFilm(world, number, stamp, subject if anonymised else None)
+        label = _with_place(action, clips.place_of(number)) if placed else action
+        takes.append(Take(f"{name}/{number}", label, film, video=f"{name}/video {clips.video_of(number)}", subject=subject))
+    classes = tuple(_with_place(one, place) for one in clips.classes for place in clips.places) if placed else CARE_ACTIONS
+    return ClipSet("figures", tuple(takes), classes, masks=_AVATARS if anonymised else _MASKS)
 
-    def takes() -> Iterator[Take]:
-        for number in count_from(skip):
-            action = clips.action_of(number)
-            if not placed and action not in CARE_ACTIONS:
-                continue
-            subject = f"figures-clips/{population}/{seed}/{clips.subject_of(number)}"
-            film = DrawnFilm(world, number, stamp, subject if anonymised else None)
-            label = f"{action}, {clips.place_of(number)}" if placed else action
-            yield Take(f"{name}/{number}", label, film, video=f"{name}/video {clips.video_of(number)}", subject=subject)
 
-    classes = tuple(f"{action}, {place}" for action in MOVEMENTS for place in clips.places) if placed else tuple(CARE_ACTIONS)
-    return ClipSet("figures", tuple(islice(takes(), count)), classes, masks=_AVATARS if anonymised else _MASKS)
+def _with_place(action: str, place: str) -> str:
+    return f"{action} ({place})"
 
 
 def _avatar_digest() -> str:
