@@ -72,9 +72,7 @@ class Tokens(View):
     def describe(self) -> str:  # noqa: D102
         frames, rows, columns = self.patch
         border = (
-            "those at the border with the protected pixels cleared"
-            if self.edges == "cleared"
-            else "those that straddle the border are private"
+            "those at the border with the protected pixels cleared" if self.edges == "cleared" else "those that straddle the border are private"
         )
         return (
             f"the tokens (patches of {frames} frames × {rows}×{columns} pixels) of the clip with {self.protects} removed before any patch "
@@ -96,3 +94,4 @@ class Framewise(View):
 
     def describe(self) -> str:  # noqa: D102
         return f"of each frame, {self.view.describe()}"
+
