@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from halfmask.cli.app import app
 from halfmask.cli.inspection_clips import look_at_clips
+from halfmask.data.clip_masks import mask_source
 from halfmask.data.clips import ClipSet, Film, Take
 from halfmask.data.inspect_clips import (
     ALL_HIDDEN,
@@ -28,7 +29,7 @@ from halfmask.data.inspect_clips import (
     sheet_of_clips,
 )
 from halfmask.data.inspectors import INSPECTORS, find_out_format
-from halfmask.data.video_sets import VIDEO_FORMATS
+from halfmask.data.video_sets import VIDEO_FORMATS, read_video_set
 from halfmask.errors import HalfmaskError
 from halfmask.report.filmstrip import filmstrip
 
@@ -108,8 +109,6 @@ def test_what_is_there_and_what_is_wrong(folder: Path, asked: list[tuple[int, in
 def test_files_that_go_between_reading_and_opening(tmp_path: Path, video: Video) -> None:
     for who in ("ido", "ira"):
         video(tmp_path / "walk" / f"{who}_walk.avi")
-    from halfmask.data.video_sets import read_video_set
-
     clips = read_video_set(tmp_path)
     (tmp_path / "walk" / "ira_walk.avi").unlink()
     found = inspect_clips(clips, tmp_path, "weizmann")
@@ -227,8 +226,11 @@ def test_unknown_masks_are_refused(folder: Path) -> None:
 
 
 def test_the_real_thing(shared_data: Callable[[str], Path]) -> None:
-    look = look_at_clips(shared_data("weizmann"), "weizmann", open_images=True, pictured=10, masks="motion", protect="person")
-    part = look.body["parts"]["all"]
-    assert part["units"] == {"clip": 90, "video": 90, "subject": 9} and not part["bad_clips"]
-    assert part["masks"]["clips"] == 90 and 0.02 < part["masks"]["protected_share"] < 0.2
-    assert look.sheet is not None and look.sheet.shape[0] > 1000
+    folder = shared_data("weizmann")
+    everything = read_video_set(folder)
+    some = replace(everything, takes=everything.takes[::10])
+    protection = Protection("person", mask_source("motion", "person"), 2)
+    (part,) = inspect_clips(some, folder, "weizmann", protection=protection).parts
+    assert (part.opened, len(part.videos), part.frames is not None, part.bad) == (9, 9, True, ())
+    assert part.masked == 9 and part.hidden is not None and 0.02 < part.hidden < 0.2
+    assert sheet_of_clips(some, 3, protection).shape[0] > 300

@@ -118,9 +118,10 @@ def test_brightening_is_a_map_of_each_byte_by_itself(video: Video, tmp_path: Pat
     np.testing.assert_array_equal(bright[..., 0].ravel(), np.round(255 * (np.arange(256) / 255) ** 0.4))
     np.testing.assert_array_equal(brightened(frames, 1), frames)
     # Nothing is measured on a clip: a frame is brightened alike, whatever the others and its other pixels are.
-    other = frames.copy()
-    other[1], other[0, :4] = 255, 0
-    np.testing.assert_array_equal(brightened(other, 0.4)[0, 4:], bright[0, 4:])
+    for elsewhere in (0, 255):
+        other = frames.copy()
+        other[1], other[0, :4] = elsewhere, elsewhere
+        np.testing.assert_array_equal(brightened(other, 0.4)[0, 4:], bright[0, 4:])
     path = video(tmp_path / "a.avi")
     np.testing.assert_array_equal(VideoFile(path, gamma=0.4)().frames, brightened(read_video(path), 0.4))
     with pytest.raises(HalfmaskError, match="gamma"):
