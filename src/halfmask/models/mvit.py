@@ -6,8 +6,8 @@ Kinetics checkpoints, which load as they are.
 
 **Subsets of tokens.** Where `tokens` says which are present, an absent token is nothing, not a zero that a bias has touched: it is left
 out of every maximum, zero where a (bias-free) pooling convolution would read it, masked as a key, and never read as a query. Normalisation
-is by token, so no statistic sees it either. A token of a block's output is present if any that its skip connection pools is, a pooled key if
-any that its convolution reads is. A full set is exactly the ordinary network. The class token is always there.
+is by token, so no statistic sees it either. A token of a block's output is present if any that its skip connection pools is, a pooled key
+if any that its convolution reads is. A full set is exactly the ordinary network. The class token is always there.
 
 Nothing in the forward pass depends on another record of the batch: there is no batch normalisation.
 """
@@ -67,7 +67,7 @@ class Grid(NamedTuple):
     columns: int
 
     @property
-    def count(self) -> int:
+    def total(self) -> int:
         """All of them."""
         return self.frames * self.rows * self.columns
 
@@ -216,7 +216,7 @@ class Attention(nn.Module):
         frames, rows, columns = (distance.rows(table) for distance, table in zip(self._distances(), tables, strict=True))
         by_frame, by_row, by_column = self.offsets(queries, frames, rows, columns).split(list(self.key_grid), -1)
         scores = by_frame[..., :, None, None] + by_row[..., None, :, None] + by_column[..., None, None, :]
-        return scores.reshape(len(q), self.heads, grid.count, self.key_grid.count)
+        return scores.reshape(len(q), self.heads, grid.total, self.key_grid.total)
 
     def _distances(self) -> list[Distances]:
         return [module for module in self.distances if isinstance(module, Distances)]

@@ -1,7 +1,7 @@
 """Actions in video: what somebody does in a clip.
 
-With `masked` methods a clip is divided by its mask: the tokens of the public side are learnt from exactly, those that anything protected has
-a part in are clipped and noised, in a forward pass of their own. Labels and masks are public there, and the certificate says so.
+With `masked` methods a clip is divided by its mask: the tokens of the public side are learnt from exactly, those that anything protected
+has a part in are clipped and noised, in a forward pass of their own. Labels and masks are public there, and the certificate says so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from halfmask.gradients.mechanism import method_named
 from halfmask.metrics.actions import METRICS, action_scores, metrics_of, tables_of
 from halfmask.metrics.names import MetricInfo
 from halfmask.models.checkpoints import load_into, read_state, weights_digest
-from halfmask.models.mvit import LAST_BLOCKS, PATCH, PATCH_STRIDE, MViT, last_normalisations
+from halfmask.models.mvit import LAST_BLOCKS, PATCH, PATCH_STRIDE, Grid, MViT, last_normalisations
 from halfmask.tasks.action_changes import NUMBERS, changed
 from halfmask.tasks.action_settings import ACTION_GROUPS
 from halfmask.tasks.action_showing import ActionShowing
@@ -97,15 +97,15 @@ class ActionTask(ActionShowing):
     # ---- data ------------------------------------------------------------------------------------------
 
     def load(self, report: Report | None = None) -> Datasets:  # noqa: D102
-        data = load_clips(self.config.data, *self.config.model.clip_shape, report)
+        data = load_clips(self.config.data, *self.clip_shape, report)
         parts = {name: getattr(data, name) for name in ("private", "public", "test", "basis", "tuning")}
         return replace(data, **{name: self.with_tokens(part) for name, part in parts.items() if part is not None})
 
     def load_test(self, report: Report | None = None) -> Records:  # noqa: D102
-        return self.with_tokens(load_clip_test(self.config.data, *self.config.model.clip_shape, report))
+        return self.with_tokens(load_clip_test(self.config.data, *self.clip_shape, report))
 
     def load_public(self, report: Report | None = None) -> tuple[Records, Records | None]:  # noqa: D102
-        public, judged = load_public_clips(self.config.data, *self.config.model.clip_shape, report)
+        public, judged = load_public_clips(self.config.data, *self.clip_shape, report)
         return self.with_tokens(public), None if judged is None else self.with_tokens(judged)
 
     def with_tokens(self, records: _Clips) -> _Clips:
@@ -115,10 +115,16 @@ class ActionTask(ActionShowing):
         return replace(records, private=records.private.changed(tokens=np.broadcast_to(True, (len(records), *grid))))
 
     @property
+    def clip_shape(self) -> tuple[int, int]:
+        """Frames of a clip, and pixels a side."""
+        frames, side = self.config.model.clip_shape
+        return frames, side
+
+    @property
     def grid(self) -> tuple[int, int, int]:
         """How many tokens a clip has, in time and in space."""
-        frames, side = self.config.model.clip_shape
-        return tuple(-(-size // step) for size, step in zip((frames, side, side), PATCH_STRIDE, strict=True))  # type: ignore[return-value]
+        frames, side = self.clip_shape
+        return Grid(frames, side, side).pooled(PATCH_STRIDE)
 
     def view(self) -> View:  # noqa: D102
         config = self.config
@@ -146,8 +152,8 @@ class ActionTask(ActionShowing):
         generator = torch.Generator().manual_seed(self.config.seed)
         clips = torch.randint(0, 256, (4, model.frames, 3, model.side, model.side), generator=generator, dtype=torch.uint8)
         tokens = torch.rand(4, *model.grid, generator=generator) < 0.5
-        classes = model.head[-1].out_features
-        return {"clip": clips, "tokens": tokens, "label": torch.randint(0, int(classes), (4,), generator=generator)}
+        classes = len(model.state_dict()["head.1.bias"])
+        return {"clip": clips, "tokens": tokens, "label": torch.randint(0, classes, (4,), generator=generator)}
 
     # ---- the network -----------------------------------------------------------------------------------
 

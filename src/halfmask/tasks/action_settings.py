@@ -19,12 +19,13 @@ class ActionModelConfig:
     size: str = setting("nano", "The size of the MViTv2: `nano` for a processor, or `s`.", one_of=SHAPES, called="MViT size")
     weights: str | None = setting(
         "embedded",
-        "`embedded` for the checkpoint inside the package, a path (a public Kinetics checkpoint loads as it is), or nothing. A head of other "
-        "classes starts untrained.",
+        "`embedded` for the checkpoint inside the package, a path (a public Kinetics checkpoint loads as it is), or nothing. A head of "
+        "other classes starts untrained.",
     )
     keep_head: bool = setting(
         False,
-        "Begin with the head of the weights too, where it has as many classes: for going on from a model that was trained on these very classes.",
+        "Begin with the head of the weights too, where it has as many classes: for going on from a model that was trained on these very "
+        "classes.",
     )
     frames: int | None = setting(None, "Frames of a clip; by default those of the size (8 of `nano`, 16 of `s`).", at_least=1)
     side: int | None = setting(

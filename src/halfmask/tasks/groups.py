@@ -71,7 +71,8 @@ class ShowingSettings:
 
         if run.strategy in task_named(run.task).cached and self.times > self.copies + 1:
             raise HalfmaskError(
-                f"augment.times is {self.times} but strategy {run.strategy} has a record and {self.copies} copies to show: raise augment.copies"
+                f"augment.times is {self.times} but strategy {run.strategy} has a record and {self.copies} copies to show: raise "
+                f"augment.copies"
             )
         if run.private.residual and self.times and not self.views:
             raise HalfmaskError("private.residual compares an image with its view, changed alike: set augment.views to true")

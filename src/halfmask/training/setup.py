@@ -188,9 +188,7 @@ def prepare(
     if lower is not None:
         copies = config.augment.copies if config.augment.times else 0
 
-        def cache(
-            records: Records | None, whose: str, copies: int = copies, mirrored: bool = False, whole: bool = False
-        ) -> Records | None:
+        def cache(records: Records | None, whose: str, copies: int = copies, mirrored: bool = False, whole: bool = False) -> Records | None:
             if records is None or not len(records):
                 return records
             telling = lambda done, total: progress.stage(f"features of {whose}", done, total)  # noqa: E731

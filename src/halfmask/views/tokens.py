@@ -71,9 +71,7 @@ class Tokens(View):
 
     def describe(self) -> str:  # noqa: D102
         frames, rows, columns = self.patch
-        border = (
-            "those at the border with the protected pixels cleared" if self.edges == "cleared" else "those that straddle the border are private"
-        )
+        border = "those at the border are cleared of them" if self.edges == "cleared" else "those that straddle the border are private"
         return (
             f"the tokens (patches of {frames} frames × {rows}×{columns} pixels) of the clip with {self.protects} removed before any patch "
             f"is formed; {border}; and the mask itself"
@@ -94,4 +92,3 @@ class Framewise(View):
 
     def describe(self) -> str:  # noqa: D102
         return f"of each frame, {self.view.describe()}"
-
