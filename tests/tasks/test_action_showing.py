@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from halfmask.data.clip_frames import fitted, pick
+from halfmask.data.clip_frames import fitted, pick, windows_of
 from halfmask.data.clips import records_of_clips
 from halfmask.tasks import action
 from halfmask.tasks.action import ActionTask
@@ -79,11 +79,17 @@ def test_a_video_is_cut_and_shrunk_as_clips_of_a_dataset_are(seen: list, tmp_pat
     one.opened = tmp_path
     (tmp_path / "metrics.json").write_text(json.dumps({"classes": list(CLASSES)}))
     found, drawn = one.predict_video(Brightness(), frames, 10.0, seconds=1.0)
-    expected = fitted(frames[:10][pick(10, 8)], 96, "squeeze").transpose(0, 3, 1, 2)
+    expected = fitted(frames[:10][pick(10, 8)], 96, windows_of((8, 50, 70), "squeeze")).transpose(0, 3, 1, 2)
     assert np.array_equal(seen[0]["clip"][0].numpy(), expected)
     assert seen[0]["tokens"].all() and tuple(seen[0]["tokens"].shape[1:]) == one.grid
     assert [run["label"] for run in found["segments"]][-1] == "dark" and len(list(drawn)) == 20
     assert one.summary(found)
+
+
+def test_where_nobody_says_who_is_where_the_central_square_is_looked_at(seen: list) -> None:
+    frames = np.random.default_rng(0).integers(0, 256, (8, 96, 120, 3)).astype(np.uint8)
+    task("data.fit=person").predict_video(Brightness(), frames, 8.0, seconds=1.0)
+    assert np.array_equal(seen[0]["clip"][0].numpy(), frames[:, :, 12:108].transpose(0, 3, 1, 2))
 
 
 def test_a_run_that_nobody_was_judged_in_has_numbered_classes(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from halfmask.data.clip_frames import fitted, pick
+from halfmask.data.clip_frames import fitted, pick, windows_of
 from halfmask.data.clips import ClipRecords
 from halfmask.data.records import PRIVATE, Records
 from halfmask.report import canvas
@@ -85,7 +85,8 @@ class ActionShowing(Task):
         from halfmask.tasks.action import action_logits
 
         length, side = self.config.model.clip_shape
-        fit = self.config.data.fit
+        # Nobody says where the person is on a video of the user's: what is looked at is then the central square.
+        fit = "crop" if self.config.data.fit == "person" else self.config.data.fit
 
         def classify(clips: np.ndarray) -> np.ndarray:
             pixels = torch.from_numpy(clips).to(device)
@@ -93,7 +94,11 @@ class ActionShowing(Task):
             logits: Tensor = action_logits(model, batch)
             return logits.float().softmax(-1).cpu().numpy()
 
-        shrink: Callable[[np.ndarray], np.ndarray] = lambda frame: fitted(frame[None], side, fit)[0]  # noqa: E731
+        shrink: Callable[[np.ndarray], np.ndarray] = (
+            lambda frame: fitted(  # noqa: E731
+                frame[None], side, windows_of((1, *frame.shape[:2]), fit)
+            )[0]
+        )
         found = label_over_time(classify, frames, fps, self.class_names(model), shrink, length, seconds, report=report)
         return found, annotate(frames, found)
 
