@@ -16,7 +16,9 @@ from halfmask.errors import unknown_name
 Inpaint = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 _RADIUS = 3.0
-_METHODS = {"telea": cv2.INPAINT_TELEA, "navier-stokes": cv2.INPAINT_NS}
+# Frames that a median is taken of: more of them show hardly more of the room.
+_MOST = 64
+METHODS = {"telea": cv2.INPAINT_TELEA, "navier-stokes": cv2.INPAINT_NS}
 # A camera stands still if, of what two frames show, half differs by no more than this, in steps of 255, and nine tenths by no more than
 # three times as much; averaged over so many pixels that grain, which is new in every frame, does not count.
 _STILL = 4.0
@@ -40,14 +42,15 @@ def inpaint_still(frames: np.ndarray, holes: np.ndarray, method: str = "telea") 
     part, gaps = frames[:, y0:y1, x0:x1], holes[:, y0:y1, x0:x1]
     plate = part[0].copy()
     behind = gaps.any(axis=0)
-    plate[behind], seen = _medians(part[:, behind], gaps[:, behind])
+    some = np.linspace(0, len(frames) - 1, min(len(frames), _MOST)).round().astype(int)
+    plate[behind], seen = _medians(part[some][:, behind], gaps[some][:, behind])
     unseen = np.zeros_like(behind)
     unseen[behind] = ~seen
     if unseen.any():
         plate = _fill(plate, unseen, method)
     filled = frames.copy()
     inside = filled[:, y0:y1, x0:x1]
-    inside[gaps] = np.broadcast_to(plate, inside.shape)[gaps]
+    np.copyto(inside, plate, where=gaps[..., None])
     return filled
 
 
@@ -85,8 +88,8 @@ def grown(masks: np.ndarray, pixels: int) -> np.ndarray:
 
 
 def _fill(picture: np.ndarray, holes: np.ndarray, method: str) -> np.ndarray:
-    if method not in _METHODS:
-        raise unknown_name("way of inpainting", method, _METHODS)
+    if method not in METHODS:
+        raise unknown_name("way of inpainting", method, METHODS)
     if holes.all():
         # Nothing is left to fill it from.
         return np.full_like(picture, 128)
@@ -98,7 +101,7 @@ def _fill(picture: np.ndarray, holes: np.ndarray, method: str) -> np.ndarray:
     # What is to be filled is blacked out first: nothing of the person may shine through, whatever OpenCV does.
     gaps = holes[y0:y1, x0:x1]
     near = np.where(gaps[:, :, None], np.uint8(0), near)
-    filled[y0:y1, x0:x1] = cv2.inpaint(near, gaps.astype(np.uint8), _RADIUS, _METHODS[method])
+    filled[y0:y1, x0:x1] = cv2.inpaint(near, gaps.astype(np.uint8), _RADIUS, METHODS[method])
     return filled
 
 
