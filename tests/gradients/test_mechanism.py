@@ -223,6 +223,8 @@ TABLE = {
     "projected": ("noised", False, True),
     "feature": ("noised", True, False),
     "feature-projective": ("noised", True, True),
+    "masked": ("noised", True, False),
+    "masked-projective": ("noised", True, True),
     "public-only": ("unread", True, False),
     "non-private": ("exact", False, False),
 }
@@ -231,6 +233,7 @@ TABLE = {
 def test_the_table_of_methods() -> None:
     assert {name: (m.private, m.view, m.projected) for name, m in METHODS.items()} == TABLE
     assert all(method_named(name).name == name for name in TABLE)
+    assert {name for name, m in METHODS.items() if m.rest} == {"masked", "masked-projective"}
 
 
 @pytest.mark.parametrize("name", TABLE)

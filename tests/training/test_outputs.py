@@ -111,6 +111,14 @@ def test_metrics_are_strict_json(folder: RunFolder) -> None:
     assert body == {"task": "ages", "dataset": "figures", "split": "test", "metrics": {"loss": 0.5}, "parts": {}}
 
 
+def test_tables_of_a_task_stand_beside_its_metrics_and_never_in_their_place(folder: RunFolder) -> None:
+    tables = {"confusion": [[3, 1], [0, 2]], "shares": [0.5, math.nan], "metrics": [1], "split": ["train"]}
+    folder.save_metrics("action", "figures", "test", Scores({"accuracy": 83.3}, {"walk": 75.0}, tables=tables))
+    body = json.loads((folder.path / "metrics.json").read_text())
+    assert body["confusion"] == [[3, 1], [0, 2]] and body["shares"] == [0.5, None]
+    assert body["metrics"] == {"accuracy": 83.3} and body["split"] == "test"
+
+
 def test_the_log_is_strict_json_even_when_training_diverges(folder: RunFolder) -> None:
     folder.log("epoch", step=1, public_loss=math.nan)
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from halfmask.data.storage import DRAFT
-from halfmask.data.tables import Arrays, Column, Joined, JoinedColumn, Rows, Table
+from halfmask.data.tables import Arrays, Beside, Column, Joined, JoinedColumn, Rows, Table
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.home import private_folder
 from halfmask.writing import writing
@@ -216,7 +216,7 @@ def _mappings(one: Any) -> Iterator[mmap.mmap]:
         inner = [one.column]
     elif isinstance(one, JoinedColumn | Arrays):
         inner = list(one.columns.values()) if isinstance(one, Arrays) else one.columns
-    elif isinstance(one, Joined):
+    elif isinstance(one, Joined | Beside):
         inner = one.tables
     for part in inner:
         yield from _mappings(part)

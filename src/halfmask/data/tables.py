@@ -235,6 +235,34 @@ class Joined(Table):
         return Joined(self.tables, self.index[np.asarray(index)])
 
 
+class Beside(Table):
+    """The fields of several tables with as many records; where two have one of a name, the last one's."""
+
+    def __init__(self, tables: Sequence[Table], names: Sequence[Sequence[str] | None]):
+        lengths = {len(table) for table in tables}
+        if len(lengths) > 1:
+            raise HalfmaskError(f"tables of {sorted(lengths)} records cannot stand side by side: expected one row of each for every record")
+        self.tables, self.names = list(tables), [None if some is None else tuple(some) for some in names]
+
+    def __len__(self) -> int:
+        return len(self.tables[0])
+
+    def rows(self, index: np.ndarray) -> dict[str, np.ndarray]:  # noqa: D102
+        return self._of(lambda table: table.rows(index))
+
+    def shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:  # noqa: D102
+        return self._of(lambda table: table.shapes())
+
+    def take(self, index: np.ndarray) -> Beside:  # noqa: D102
+        return Beside([table.take(index) for table in self.tables], self.names)
+
+    def _of(self, look: Callable[[Table], dict[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for table, names in zip(self.tables, self.names, strict=True):
+            found |= {name: value for name, value in look(table).items() if names is None or name in names}
+        return found
+
+
 def _one_after_the_other(first: Column, second: Column) -> Any:
     if isinstance(chosen(first, np.zeros(0, np.int64)), Rows):
         return JoinedColumn([first, second])

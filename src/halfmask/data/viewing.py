@@ -9,7 +9,7 @@ import numpy as np
 
 from halfmask.data.records import Records
 from halfmask.data.store import Draft, cached_by_row, let_go, rows_to_let_go_after
-from halfmask.data.tables import Arrays, FromDataset
+from halfmask.data.tables import Arrays, Beside, FromDataset, Table
 from halfmask.data.threads import in_order
 from halfmask.errors import HalfmaskError
 from halfmask.views.base import Seen, View
@@ -40,7 +40,10 @@ def with_view(records: _Kind, view: View) -> _Kind:
     # Part of the key: views that an earlier layout stored under other names are not found again.
     found = cached_by_row("views", f"{records.key}/{view!r}/{_PUBLIC}{_REST}", write)
     public, rest = ({name[len(side) :]: array for name, array in found.items() if name.startswith(side)} for side in (_PUBLIC, _REST))
-    return replace(records, public=Arrays(public), rest=Arrays(rest) if rest else None, view_key=repr(view))
+    left: Table | None = Arrays(rest) if rest else None
+    if left is not None and view.keeps:
+        left = Beside([records.private, left], [view.keeps, None])
+    return replace(records, public=Arrays(public), rest=left, view_key=repr(view))
 
 
 _PUBLIC, _REST = "public_", "rest_"

@@ -31,12 +31,14 @@ class Method:
         private: how the private part of a record is read: `noised` (clipped and noised), `exact` (no privacy) or `unread`.
         view: whether an exact gradient on public data is added.
         projected: whether the private part is kept to a public subspace.
+        rest: whether the noised half is shown only what the view leaves, for which the view has to divide a record in two.
     """
 
     name: str
     private: str
     view: bool
     projected: bool
+    rest: bool = False
 
     @property
     def adjacencies(self) -> tuple[Adjacency, ...]:
@@ -67,6 +69,8 @@ METHODS: dict[str, Method] = {
         Method("projected", private="noised", view=False, projected=True),
         Method("feature", private="noised", view=True, projected=False),
         Method("feature-projective", private="noised", view=True, projected=True),
+        Method("masked", private="noised", view=True, projected=False, rest=True),
+        Method("masked-projective", private="noised", view=True, projected=True, rest=True),
     )
 }
 

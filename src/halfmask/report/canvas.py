@@ -81,6 +81,17 @@ def draw_text(
     cv2.putText(image, drawable, origin, _FONT, size, colour, weight, cv2.LINE_AA)
 
 
+def draw_upright(image: np.ndarray, text: str, at: Point, size: float = 0.5, colour: Colour = INK) -> None:
+    """Write one line from bottom to top, which OpenCV cannot do itself: `at` is the middle of its upper end."""
+    width, height = text_size(text, size)
+    line = blank(width + 4, height + 8)
+    draw_text(line, text, (2, height / 2 + 3), size, colour)
+    turned = np.rot90(line)
+    top, left = round(at[1]), round(at[0] - turned.shape[1] / 2)
+    space = image[top : top + turned.shape[0], left : left + turned.shape[1]]
+    space[:] = np.minimum(space, turned[: space.shape[0], : space.shape[1]])
+
+
 def draw_line(image: np.ndarray, start: Point, end: Point, colour: Colour, thickness: int = 1, dash: Dash = "solid") -> None:
     """Draw a straight line with smooth edges."""
     draw_path(image, [start, end], colour, thickness, dash)

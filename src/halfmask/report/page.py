@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import json
 import math
@@ -19,6 +18,7 @@ from halfmask.data.viewing import with_view
 from halfmask.metrics.names import about, has_headline, headline, is_percentage, printed, shown
 from halfmask.report.audits import audit_sections
 from halfmask.report.overlay import contact_sheet, save_png
+from halfmask.report.parts import embedded, judged_runs, parts_sections, write_figures
 from halfmask.report.plots import accuracy_against_epsilon
 from halfmask.report.style import STYLE
 from halfmask.report.tables import format_cell, heading, summarise, write_csv
@@ -64,7 +64,10 @@ def write_results(
         save_png(out / "overlays.png", sheet)
     else:
         (out / "overlays.png").unlink(missing_ok=True)
-    (out / "index.html").write_text(page(out, results, pictured(planned)))
+    judged = judged_runs(planned)
+    task = task_named(config.task)(config)
+    more = parts_sections(judged, task.parted, write_figures(out, task, judged))
+    (out / "index.html").write_text(page(out, results, pictured(planned), more))
     return results
 
 
@@ -109,8 +112,12 @@ def overlay_sheet(runs: Sequence[PlannedRun], people: Records, count: int) -> np
     return contact_sheet(rows, [""] * len(rows), titles)
 
 
-def page(out: Path, results: Mapping[str, Any], runs: Sequence[PlannedRun]) -> str:
-    """The readable page. Pictures are inside it, so it can be sent as one file."""
+def page(out: Path, results: Mapping[str, Any], runs: Sequence[PlannedRun], more: Sequence[str] = ()) -> str:
+    """The readable page. Pictures are inside it, so it can be sent as one file.
+
+    Args:
+        more: what a task has to show besides, from `parts_sections`.
+    """
     say = html.escape
     named = _named(results["summary"])
     percent = " are percentages" if all(map(is_percentage, named)) else ""
@@ -131,11 +138,12 @@ def page(out: Path, results: Mapping[str, Any], runs: Sequence[PlannedRun]) -> s
         f'<p class="remark">{say(results["remark"])}</p>',
         f"<h2>{'Accuracy' if percent else 'Scores'} against privacy loss</h2>",
         *_charts(out, results["summary"]),
+        *more,
     ]
     if (out / "overlays.png").is_file():
         parts += [
             "<h2>What the models see</h2>",
-            _image(out / "overlays.png", task_named(runs[0].config.task).drawn),
+            embedded((out / "overlays.png").read_bytes(), task_named(runs[0].config.task).drawn),
             f'<p class="small">Shown: {say(_PICTURED)}.</p>',
         ]
     parts.append("<h2>What is promised</h2>")
@@ -190,7 +198,7 @@ def _charts(out: Path, summary: Sequence[Mapping[str, Any]]) -> list[str]:
     """The chart of the first metric, and those of the others to be opened."""
     parts: list[str] = []
     for metric, name in charts(summary).items():
-        image = _image(out / f"{name}.png", f"{printed(metric)} of each method against ε")
+        image = embedded((out / f"{name}.png").read_bytes(), f"{printed(metric)} of each method against ε")
         parts.append(f"<details><summary>{html.escape(heading(metric))}</summary>{image}</details>" if parts else image)
     return parts
 
@@ -202,11 +210,6 @@ def _named(summary: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _is_measured(value: object) -> bool:
     return isinstance(value, Mapping) and math.isfinite(value["mean"])
-
-
-def _image(path: Path, about: str) -> str:
-    data = base64.b64encode(path.read_bytes()).decode()
-    return f'<img alt="{html.escape(about)}" src="data:image/png;base64,{data}">'
 
 
 def _pixels(image: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ alone. Only `loss` has no answer by default: a task of a few lines is whole.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
@@ -54,11 +54,40 @@ class Scores:
         metrics: means, the headline first.
         parts: one number for each joint, class or sub-task.
         table: what `metrics.json` calls the parts besides, where a task has a word of its own for them.
+        tables: what `metrics.json` says besides, by name, as it stands: a confusion matrix. Of public test records, as all scores are.
     """
 
     metrics: dict[str, float]
     parts: dict[str, float] = field(default_factory=dict)
     table: str = ""
+    tables: Mapping[str, list[Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came of one method at one ε and clip norm (both None without noise), seed by seed."""
+
+    method: str
+    epsilon: float | None
+    clip_norm: float | None
+    scores: tuple[Scores, ...]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing for the page of a comparison.
+
+    Attributes:
+        name: what its files are called.
+        title: what it shows, in a line.
+        picture: H×W×3.
+        chart: the same for plotly, to be explored.
+    """
+
+    name: str
+    title: str
+    picture: np.ndarray
+    chart: Any = None
 
 
 @dataclass(frozen=True)
@@ -83,9 +112,11 @@ class Task(ABC):
     Attributes:
         units: the kinds of unit that its records belong to, the finest first.
         numbers: how many uniform numbers `change` takes for a record; 0 for a task whose records are shown as they are.
+        cached: the strategies under which the frozen lower part of its network is computed once (`lower`).
         labels: what of a record is public besides its view, in the words of the certificate.
         metrics: of what `score` measures, by name: how it is printed, its unit, and whether more of it is better.
         drawn: what `pictures` shows, in the words of a page.
+        parted: what `Scores.parts` are, in the words of a page, where they belong on it.
         planted: what `mislabelled` makes, in the words of an audit.
     """
 
@@ -93,9 +124,11 @@ class Task(ABC):
     units: ClassVar[tuple[str, ...]] = ("record",)
     groups: ClassVar[Mapping[str, type]] = {}
     numbers: ClassVar[int] = 0
+    cached: ClassVar[tuple[str, ...]] = ("top",)
     labels: ClassVar[str] = "the labels of every private record"
     metrics: ClassVar[Mapping[str, MetricInfo]] = {}
     drawn: ClassVar[str] = "What each method makes of test records"
+    parted: ClassVar[str] = ""
     planted: ClassVar[str] = "records with another's targets"
 
     def __init__(self, config: Any):
@@ -148,7 +181,7 @@ class Task(ABC):
             raise HalfmaskError(f"the task '{self.name}' knows no strategy '{strategy}': use full")
 
     def lower(self, model: nn.Module) -> Lower | None:
-        """What may be computed once under strategy `top`."""
+        """What may be computed once under the strategies that are `cached`."""
         return None
 
     def change(self, records: Records, batch: Batch, uniforms: Tensor) -> Batch:
@@ -219,6 +252,10 @@ class Task(ABC):
         """H×W×3 for each of some public records: what a model makes of it, or without a model the truth; None if nothing can be drawn."""
         return None
 
+    def figures(self, judged: Sequence[Judged]) -> list[Figure]:
+        """Drawings of its own that a task adds to the page of a comparison; by default none."""
+        return []
+
     def features(self, model: nn.Module, batch: Batch) -> Tensor:
         """A vector for each record that the network makes on its way: what an attacker would compare people by."""
         raise HalfmaskError(f"the task '{self.name}' does not say what the features of its network are")
@@ -243,8 +280,28 @@ class Task(ABC):
         """
         raise HalfmaskError(f"the task '{self.name}' has nothing to say of a single picture: score its runs with 'halfmask evaluate'")
 
+    def predict_video(
+        self,
+        model: nn.Module,
+        frames: Iterable[np.ndarray],
+        fps: float,
+        device: torch.device | str = "cpu",
+        seconds: float | None = None,
+        report: Report | None = None,
+    ) -> tuple[dict[str, Any], Iterator[np.ndarray]]:
+        """What a model sees on a video, ready for JSON, with times in seconds; and the frames with it drawn on them.
+
+        Args:
+            frames: H×W×3 bytes, red first, one after the other; they are gone through again for the drawing, so that no video need fit
+                into memory.
+            fps: how many of them a second.
+            seconds: how much of the video is looked at at a time; by default what the task thinks right.
+            report: told how far it is.
+        """
+        raise HalfmaskError(f"the task '{self.name}' has nothing to say of a video: give pictures")
+
     def summary(self, found: Mapping[str, Any]) -> str:
-        """A few words about what was found on a picture, for a line of text."""
+        """A few words about what was found on a picture or a video, for a line of text."""
         return ""
 
     def mislabelled(self, strangers: Records, members: Records, chosen: np.ndarray) -> Records:
@@ -270,6 +327,7 @@ _TASKS: dict[str, type[Task]] = {}
 _BUILT_IN = {
     "pose": "halfmask.tasks.pose",
     "face": "halfmask.tasks.face",
+    "action": "halfmask.tasks.action",
     "own": "halfmask.tasks.own",
     "canaries": "halfmask.audit.canaries",
 }

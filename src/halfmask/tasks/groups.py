@@ -66,9 +66,12 @@ class ShowingSettings:
 
     def check(self, run: Any) -> None:
         """Refuse more showings than there is to show, and images that change while their views do not."""
-        if run.strategy == "top" and self.times > self.copies + 1:
+        # Imported here because tasks name their groups, and this is one.
+        from halfmask.tasks.base import task_named
+
+        if run.strategy in task_named(run.task).cached and self.times > self.copies + 1:
             raise HalfmaskError(
-                f"augment.times is {self.times} but strategy top has a record and {self.copies} copies to show: raise augment.copies"
+                f"augment.times is {self.times} but strategy {run.strategy} has a record and {self.copies} copies to show: raise augment.copies"
             )
         if run.private.residual and self.times and not self.views:
             raise HalfmaskError("private.residual compares an image with its view, changed alike: set augment.views to true")

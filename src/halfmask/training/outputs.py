@@ -56,6 +56,8 @@ LOGGABLE = frozenset(
         "clip_norm",
     }
 )
+# What `metrics.json` says of every task: no table of a task's own takes the place of any of it.
+_TAKEN = frozenset({"task", "dataset", "split", "metrics", "parts"})
 
 
 class RunFolder:
@@ -180,9 +182,10 @@ def _no_nan(value: Any) -> Any:
 
 
 def scores_body(scores: Scores) -> dict[str, Any]:
-    """Scores as a file holds them: the parts also under a task's own word for them."""
+    """Scores as a file holds them: the parts also under a task's own word for them, and a task's tables as they stand."""
     parts = _rounded(scores.parts)
-    return {"metrics": _rounded(scores.metrics), "parts": parts} | ({scores.table: parts} if scores.table else {})
+    body = {"metrics": _rounded(scores.metrics), "parts": parts} | ({scores.table: parts} if scores.table else {})
+    return body | {name: _no_nan(list(table)) for name, table in scores.tables.items() if name not in _TAKEN}
 
 
 def _rounded(values: dict[str, float]) -> dict[str, float | None]:

@@ -176,23 +176,31 @@ def prepare(
     if method.view and not planning:
         progress.message(f"public view: {view.describe()}")
         private = with_view(private, view)
-        # The subspace of residuals comes from residuals of public people.
-        basis, watched = (with_view(part, view) if part is not None and config.private.residual else part for part in (basis, watched))
-    lower = task.lower(model) if config.strategy == "top" and not planning else None
+        if method.rest and private.rest is None:
+            raise HalfmaskError(
+                f"method '{method.name}' protects what a view leaves of a record, and this one ({view.describe()}) does not divide records "
+                f"in two: use a view that does, such as 'tokens' of clips, or a feature method"
+            )
+        # Public people stand for private ones in the subspace and the clip norm: they are shown as those are.
+        alike = config.private.residual or method.rest
+        basis, watched = (with_view(part, view) if part is not None and alike else part for part in (basis, watched))
+    lower = task.lower(model) if config.strategy in task.cached and not planning else None
     if lower is not None:
         copies = config.augment.copies if config.augment.times else 0
 
-        def cache(records: Records | None, whose: str, copies: int = copies, mirrored: bool = False) -> Records | None:
+        def cache(
+            records: Records | None, whose: str, copies: int = copies, mirrored: bool = False, whole: bool = False
+        ) -> Records | None:
             if records is None or not len(records):
                 return records
             telling = lambda done, total: progress.stage(f"features of {whose}", done, total)  # noqa: E731
-            return with_lower_features(records, task, lower, device, telling, copies, mirrored, config.augment.views)
+            return with_lower_features(records, task, lower, device, telling, copies, mirrored, config.augment.views, whole=whole)
 
         # A method that never shows a private image needs no copies of any; those of views go with them.
         shown = copies if method.private != "unread" or config.augment.views else 0
         private = cache(private, "private people", shown) or private
         raw_public = cache(raw_public, "public people", config.augment.copies if config.augment.public else copies)
-        basis, watched = (cache(part, name) for part, name in ((basis, "S_pub"), (watched, "watched people")))
+        basis, watched = cache(basis, "S_pub"), cache(watched, "watched people", whole=True)
         data = replace(data, test=cache(data.test, "test people", copies=0, mirrored=True))
     return Setup(
         config,

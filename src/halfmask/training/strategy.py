@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from halfmask.data.keyed import uniforms
-from halfmask.data.records import REST, VIEW, Records
+from halfmask.data.records import PRIVATE, REST, VIEW, Records
 from halfmask.data.store import Draft, cached_by_row, let_go, rows_to_let_go_after
 from halfmask.data.tables import Arrays
 from halfmask.tasks.base import MIRROR, Batch, Lower, Task
@@ -39,6 +39,7 @@ def with_lower_features(
     copies: int = 0,
     mirrored: bool = False,
     views_too: bool = True,
+    whole: bool = False,
 ) -> Records:
     """The records with the frozen lower part's output for every private part and view, computed once and kept in private storage.
 
@@ -48,9 +49,10 @@ def with_lower_features(
         copies: of each record also as many copies, after fixed random changes (the same for a record and its view).
         mirrored: of each record also its mirror image, for scoring.
         views_too: make copies of views as well.
+        whole: of the whole private part too, where the private half is shown what a view leaves of it: a loss is watched on that.
     """
     mirror = lower.mirror if mirrored else None
-    sources = [records.shown] + [VIEW] * (records.public is not None)
+    sources = list(dict.fromkeys([records.shown] + [PRIVATE] * whole)) + [VIEW] * (records.public is not None)
     copied = [source for source in sources if source != VIEW or views_too]
     total = len(records) * (len(sources) + (mirror is not None) + copies * len(copied))
     done = 0

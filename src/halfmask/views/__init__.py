@@ -9,9 +9,10 @@ from halfmask.views.base import ImageView, Seen, View
 from halfmask.views.blur import Blur
 from halfmask.views.constant import Constant
 from halfmask.views.downsample import Downsample
+from halfmask.views.tokens import Framewise, Tokens
 from halfmask.views.trial import check_view
 
-VIEWS: dict[str, type[View]] = {"blur": Blur, "constant": Constant, "downsample": Downsample}
+VIEWS: dict[str, type[View]] = {"blur": Blur, "constant": Constant, "downsample": Downsample, "tokens": Tokens}
 
 
 def make_view(name: str, options: dict[str, Any] | None = None) -> View:
@@ -27,4 +28,4 @@ def make_view(name: str, options: dict[str, Any] | None = None) -> View:
     return view
 
 
-__all__ = ["VIEWS", "Blur", "Constant", "Downsample", "ImageView", "Seen", "View", "check_view", "make_view"]
+__all__ = ["VIEWS", "Blur", "Constant", "Downsample", "Framewise", "ImageView", "Seen", "Tokens", "View", "check_view", "make_view"]

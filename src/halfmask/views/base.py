@@ -37,9 +37,11 @@ class View(ABC):
 
     Attributes:
         reads: the fields of a record that it looks at; it is handed no others.
+        keeps: fields of the private part that belong to the rest as they are: they are not stored a second time.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("image",)
+    keeps: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def of(self, record: Mapping[str, np.ndarray]) -> Seen:

@@ -262,12 +262,22 @@ _ACTS: dict[str, Callable[[float, Manner, Pose], None]] = {
 }
 
 
-def pose_at(action: int, t: float, manner: Manner) -> Pose:
-    """The pose of an action at phase ``t``, done in the given manner."""
+def act(name: str, t: float, manner: Manner) -> Pose:
+    """The textbook pose of an action at phase ``t``, before :func:`finish`."""
     pose = Pose()
-    _ACTS[ACTIONS[action]](t, manner, pose)
+    _ACTS[name](t, manner, pose)
+    return pose
+
+
+def finish(pose: Pose, manner: Manner) -> Pose:
+    """Add what a performer does to any pose: limbs a little off, the head turned."""
     pose.limbs = pose.limbs + manner.offsets
     pose.limbs[:, 3] = np.clip(pose.limbs[:, 3], 0.0, 148.0)  # neither elbows nor knees bend backwards
     nod, tilt, turn = pose.neck
     pose.neck = (nod + manner.look[0], tilt, turn + manner.look[1])
     return pose
+
+
+def pose_at(action: int, t: float, manner: Manner) -> Pose:
+    """The pose of an action at phase ``t``, done in the given manner."""
+    return finish(act(ACTIONS[action], t, manner), manner)

@@ -10,7 +10,7 @@ import numpy as np
 from halfmask.data.figures.camera import PICTURE
 from halfmask.data.figures.populations import Population, within
 
-_STEPS = 128.0
+STEPS = 128.0
 _ACROSS, _DOWN = (np.arange(12) + 0.5) / 12, (np.arange(16) + 0.5) / 16
 """Where the light is computed, as shares of the image; it is smooth enough to be interpolated between."""
 
@@ -58,6 +58,12 @@ def draw_light(rng: np.random.Generator, population: Population) -> Light:
 def shine(image: np.ndarray, light: Light, window: tuple[float, float, float]) -> None:
     """Light an image in place. ``window`` is its (x, y, scale) in the picture."""
     height, width = image.shape[:2]
+    cv2.multiply(image, brightness(light, window, (height, width)), dst=image, scale=1.0 / STEPS)
+
+
+def brightness(light: Light, window: tuple[float, float, float], size: tuple[int, int]) -> np.ndarray:
+    """How bright each pixel is lit, in steps of ``1 / STEPS``: what a fixed camera needs only once."""
+    height, width = size
     x, y, scale = window
     h, w = PICTURE
     across = ((_ACROSS * (width / scale) + x) / (w / 2) - 1.0)[None, :]
@@ -66,9 +72,9 @@ def shine(image: np.ndarray, light: Light, window: tuple[float, float, float]) -
     angle, place, wide, deep = light.bar
     distance = (np.cos(angle) * across + np.sin(angle) * down - place) / wide
     field = np.clip(field - deep * np.exp(-(distance**2)), 0.25, 1.8) * light.gain
-    coloured = np.clip(field[..., None] * np.asarray(light.tint) * _STEPS, 0, 255).astype(np.uint8)
-    full = cv2.resize(coloured, (width, height), interpolation=cv2.INTER_LINEAR)
-    cv2.multiply(image, full, dst=image, scale=1.0 / _STEPS)
+    coloured = np.clip(field[..., None] * np.asarray(light.tint) * STEPS, 0, 255).astype(np.uint8)
+    full: np.ndarray = cv2.resize(coloured, (width, height), interpolation=cv2.INTER_LINEAR)
+    return full
 
 
 class Grain:

@@ -20,8 +20,8 @@ from halfmask.data.figures.subjects import WALL_HUES, hsv
 WALL = (7.0, 3.2)
 """Metres of painted wall; beyond, the texture is mirrored."""
 FLOOR = (7.0, 5.0)
-_WALL_PX = 100.0
-_FLOOR_PX = 80.0
+WALL_PX = 100.0
+FLOOR_PX = 80.0
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Room:
         z = -self.depth
         wall = camera.plane(
             np.array([-WALL[0] / 2, WALL[1], z]),
-            np.array([1 / _WALL_PX, 0, 0]),
-            np.array([0, -1 / _WALL_PX, 0]),
+            np.array([1 / WALL_PX, 0, 0]),
+            np.array([0, -1 / WALL_PX, 0]),
         )
         edge, _ = camera.project(np.array([[-WALL[0], 0.0, z], [WALL[0], 0.0, z]]))
         slope = (edge[1, 1] - edge[0, 1]) / (edge[1, 0] - edge[0, 0])
@@ -58,8 +58,8 @@ class Room:
             return
         floor = camera.window(0.0, float(top), 1.0).plane(
             np.array([-FLOOR[0] / 2, 0.0, z]),
-            np.array([1 / _FLOOR_PX, 0, 0]),
-            np.array([0, 0, 1 / _FLOOR_PX]),
+            np.array([1 / FLOOR_PX, 0, 0]),
+            np.array([0, 0, 1 / FLOOR_PX]),
         )
         tile = cv2.warpPerspective(self.floor, floor, (width, height - top), borderMode=cv2.BORDER_REFLECT)
         tile = cv2.cvtColor(tile, cv2.COLOR_RGBA2RGB)
@@ -71,14 +71,14 @@ class Room:
         image[rows:] = tile[rows - top :]
 
 
-def _board(size: tuple[float, float], scale: float, colour: Colour) -> np.ndarray:
+def board(size: tuple[float, float], scale: float, colour: Colour) -> np.ndarray:
     """A texture of one colour. It has a fourth, unused channel: OpenCV warps four twice as fast as three."""
     image = np.empty((int(size[1] * scale), int(size[0] * scale), 4), np.uint8)
     cv2.rectangle(image, (0, 0), (image.shape[1], image.shape[0]), colour, -1)
     return image
 
 
-def _blotches(rng: np.random.Generator, image: np.ndarray, coarse: float, fine: float) -> None:
+def blotches(rng: np.random.Generator, image: np.ndarray, coarse: float, fine: float) -> None:
     """Uneven paint and dirt, in place."""
     h, w = image.shape[:2]
     small = (w // 6, h // 6)
@@ -126,7 +126,7 @@ def _paper(rng: np.random.Generator, canvas: Canvas, base: Colour, kind: str) ->
             cv2.rectangle(canvas.image, (x, y), (x + 4, h), tone(other, 0.85), -1)
 
 
-def _hang(rng: np.random.Generator, canvas: Canvas, base: Colour, population: Population, what: str) -> None:
+def hang(rng: np.random.Generator, canvas: Canvas, base: Colour, population: Population, what: str) -> None:
     """Put one thing on the wall at a random place."""
     h, w, image = canvas.height, canvas.width, canvas.image
     x = int(rng.integers(0, w))
@@ -240,9 +240,16 @@ def furnish(rng: np.random.Generator, kind: str, x: float, z: float, colours: tu
 
     ``tallest`` keeps what stands in front of people from hiding them altogether: nobody could label those.
     """
+    return piece(rng, _STANDING[kind], x, z, colours, tallest)
+
+
+def piece(
+    rng: np.random.Generator, weights: dict[str, float], x: float, z: float, colours: tuple[Colour, ...], tallest: float = 1.2
+) -> Item:
+    """A piece of furniture, drawn with the given weights."""
     colour = colours[int(rng.integers(len(colours)))]
     turn = float(rng.normal(0.0, 12.0))
-    what = choose(rng, _STANDING[kind])
+    what = choose(rng, weights)
     if what == "table":
         return table(x, z, colour, within(rng, (0.7, 1.4)), within(rng, (0.6, 0.85)), turn)
     if what == "cabinet":
@@ -269,22 +276,22 @@ def build_room(rng: np.random.Generator, population: Population) -> Room:
     base = hsv(hue, within(rng, population.wall_saturation), within(rng, population.wall_value))
     clutter = within(rng, population.clutter)
 
-    canvas = Canvas(_board(WALL, _WALL_PX, base))
+    canvas = Canvas(board(WALL, WALL_PX, base))
     _paper(rng, canvas, base, kind)
     for _ in range(2 + int(11 * clutter)):
-        _hang(rng, canvas, base, population, choose(rng, _HANGINGS[kind]))
+        hang(rng, canvas, base, population, choose(rng, _HANGINGS[kind]))
     cv2.rectangle(canvas.image, (0, canvas.height - 10), (canvas.width, canvas.height), tone(base, 0.65), -1)
-    _blotches(rng, canvas.image, 7.0, 4.0)
+    blotches(rng, canvas.image, 7.0, 4.0)
 
     wood = mix(hsv(0.08, 0.4, 0.55), tone(base, 0.75), within(rng, (0.0, 1.0)))
-    floor = _board(FLOOR, _FLOOR_PX, wood)
+    floor = board(FLOOR, FLOOR_PX, wood)
     step = int(rng.integers(14, 50))
     for x in range(0, floor.shape[1], step):
         cv2.line(floor, (x, 0), (x, floor.shape[0]), tone(wood, 0.82), 2)
     if rng.random() < 0.6:
         for y in range(0, floor.shape[0], step):
             cv2.line(floor, (0, y), (floor.shape[1], y), tone(wood, 0.82), 2)
-    _blotches(rng, floor, 6.0, 6.0)
+    blotches(rng, floor, 6.0, 6.0)
 
     colours = tuple(
         mix(

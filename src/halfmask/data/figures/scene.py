@@ -81,7 +81,7 @@ def draw_scene(scene: Scene, bodies: list[Body], window: tuple[float, float, flo
     scene.room.paint(canvas.image, camera)
     scene.room.items.draw(canvas, camera, None)
     for body in bodies:
-        _shadow(canvas, camera, body)
+        shadow(canvas, camera, body)
     layers: list[tuple[float, Callable[[], None]]] = []
     for k, (person, body) in enumerate(zip(scene.people, bodies, strict=True)):
         layers.append(
@@ -119,7 +119,7 @@ def annotate(scene: Scene, k: int, body: Body, canvas: Canvas, camera: Camera) -
     )
 
 
-def _shadow(canvas: Canvas, camera: Camera, body: Body) -> None:
+def shadow(canvas: Canvas, camera: Camera, body: Body) -> None:
     """A soft patch on the floor under the feet."""
     feet = body.points[[0, 5, 6]]
     x, z = float(feet[:, 0].mean()), float(feet[:, 2].mean())

@@ -99,14 +99,14 @@ class World:
             subjects = block * pool + rng.permuted(np.tile(np.arange(pool), (BLOCK, 1)), axis=1)[:, :3]
             return _Layout(counts, subjects, rng.integers(0, p.rooms, BLOCK))
 
-        return _keep(self._layouts, block, make, 4096)
+        return keep(self._layouts, block, make, 4096)
 
     def _look(self, subject: int) -> Look:
-        return _keep(self._looks, subject, lambda: draw_look(self._rng(_SUBJECT, subject), self.population), 512)
+        return keep(self._looks, subject, lambda: draw_look(self._rng(_SUBJECT, subject), self.population), 512)
 
     def _room(self, number: int) -> Room:
         building = self.population.building
-        return _keep(self._rooms, number, lambda: build_room(self._rng(_ROOM, building, number), self.population), 64)
+        return keep(self._rooms, number, lambda: build_room(self._rng(_ROOM, building, number), self.population), 64)
 
     # ---- the scene ---------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class World:
             rng = self._rng(_SCENE, index, image)
             return self._compose(rng, index * _SPAN + image, room, subjects)
 
-        return _keep(self._scenes, image, make, 8)
+        return keep(self._scenes, image, make, 8)
 
     def _compose(
         self,
@@ -251,7 +251,7 @@ class World:
         return figures
 
 
-def _keep(store: OrderedDict[int, T], key: int, make: Callable[[], T], most: int) -> T:
+def keep(store: OrderedDict[int, T], key: int, make: Callable[[], T], most: int) -> T:
     """Look up or make; forget the oldest. What is kept can always be made again, so this changes nothing."""
     if key in store:
         store.move_to_end(key)
