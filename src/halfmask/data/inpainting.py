@@ -18,6 +18,7 @@ Inpaint = Callable[[np.ndarray, np.ndarray], np.ndarray]
 _RADIUS = 3.0
 # Frames that a median is taken of: more of them show hardly more of the room.
 _MOST = 64
+_PLANES = 32
 METHODS = {"telea": cv2.INPAINT_TELEA, "navier-stokes": cv2.INPAINT_NS}
 # A camera stands still if, of what two frames show, half differs by no more than this, in steps of 255, and nine tenths by no more than
 # three times as much; averaged over so many pixels that grain, which is new in every frame, does not count.
@@ -81,10 +82,12 @@ def grown(masks: np.ndarray, pixels: int) -> np.ndarray:
     if pixels <= 0:
         return masks.astype(bool)
     disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * pixels + 1, 2 * pixels + 1))
-    # OpenCV grows each channel on its own, so that all frames go in one call.
-    planes = np.ascontiguousarray(masks.astype(np.uint8).transpose(1, 2, 0))
-    wide = cv2.dilate(planes, disc).reshape(planes.shape)
-    return np.ascontiguousarray(wide.transpose(2, 0, 1)).astype(bool)
+    wide = np.empty(masks.shape, bool)
+    # OpenCV grows each channel on its own, so that many frames go in one call; not all of a long film.
+    for start in range(0, len(masks), _PLANES):
+        planes = np.ascontiguousarray(masks[start : start + _PLANES].astype(np.uint8).transpose(1, 2, 0))
+        wide[start : start + _PLANES] = cv2.dilate(planes, disc).reshape(planes.shape).transpose(2, 0, 1)
+    return wide
 
 
 def _fill(picture: np.ndarray, holes: np.ndarray, method: str) -> np.ndarray:

@@ -17,8 +17,6 @@ from halfmask.models.simcc import PoseModel
 from halfmask.tasks.pose import predict
 
 EMBEDDED = "embedded"
-# Joints of which a network is less sure are taken for missing, and found from the frames before and after.
-_SURE = 0.03
 # A person of fewer pixels shows no joints.
 _FEWEST_PIXELS = 24
 
@@ -48,9 +46,10 @@ class NetworkJoints:
         )
         pixels = np.ascontiguousarray(np.stack(crops).transpose(0, 3, 1, 2))
         with torch.no_grad():
-            points, scores = predict(self.model, pixels, device=self.device, skeleton=skeleton)
+            points, _ = predict(self.model, pixels, device=self.device, skeleton=skeleton)
         placed = np.stack([to_image(one, transform) for one, transform in zip(points, maps, strict=True)])
-        joints, known = map_joints(skeleton, MPII).apply(placed, scores >= _SURE)
+        # However unsure the network is: an avatar without a leg is of less use than one with a leg in the wrong place.
+        joints, known = map_joints(skeleton, MPII).apply(placed, np.isfinite(placed).all(axis=2))
         found = np.full((len(film.frames), len(MPII), 2), np.nan)
         found[seen] = np.where(known[:, :, None], joints, np.nan)
         return smoothed(found)
