@@ -14,6 +14,8 @@ from halfmask.data.figures import JOINT_NAMES
 from halfmask.data.images import crop_transform, to_image
 from halfmask.errors import HalfmaskError
 from halfmask.tasks import pose
+from halfmask.tasks.action_video import annotate, label_over_time, summary_of
+from halfmask.tasks.base import Task
 
 
 def picture(path: Path, height: int = 80, width: int = 120) -> Path:
@@ -131,3 +133,77 @@ def test_boxes() -> None:
 def test_empty_folder(tmp_path) -> None:
     with pytest.raises(HalfmaskError, match="holds no pictures"):
         list_images([tmp_path])
+
+
+def film(path: Path, count: int = 20) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 10.0, (64, 48))
+    for number in range(count):
+        writer.write(np.full((48, 64, 3), 12 * number, np.uint8))
+    writer.release()
+    return path
+
+
+@pytest.fixture
+def watches_videos(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of poses that know what to say of videos, and nothing of pictures."""
+
+    def over_time(self, model, frames, fps, device="cpu", seconds=None, report=None):
+        classes = ("dark", "bright")
+
+        def classify(clips: np.ndarray) -> np.ndarray:
+            bright = clips.reshape(len(clips), -1).mean(1) / 255
+            return np.stack([1 - bright, bright], 1)
+
+        found = label_over_time(classify, frames, fps, classes, lambda frame: frame[:8, :8], 4, seconds, report=report)
+        return found, annotate(frames, found)
+
+    monkeypatch.setattr(pose.PoseTask, "predict_video", over_time)
+    monkeypatch.setattr(pose.PoseTask, "predict", Task.predict)
+    monkeypatch.setattr(pose.PoseTask, "summary", lambda self, found: summary_of(found))
+
+
+@pytest.mark.usefixtures("watches_videos")
+def test_labels_over_time_and_a_video_that_shows_them(halfmask, trained, tmp_path) -> None:
+    path = film(tmp_path / "in/a.avi")
+    result = halfmask("predict", trained[0], path, "--out", tmp_path / "out", "--window", "0.5")
+    assert result.code == 0, result.err
+    body = json.loads((tmp_path / "out/a.json").read_text())
+    assert body["video"] == str(path) and body["frames"] == 20 and body["window_seconds"] == 0.5
+    assert [run["label"] for run in body["segments"]] == ["dark", "bright"]
+    assert "dark 0.0–" in result.out and "frames drawn" in result.err
+    (drawn,) = (tmp_path / "out").glob("a-labels.*")
+    capture = cv2.VideoCapture(str(drawn))
+    assert int(capture.get(cv2.CAP_PROP_FRAME_COUNT)) == 20 and capture.get(cv2.CAP_PROP_FRAME_WIDTH) >= 480
+    assert drawn.name in result.out
+
+
+@pytest.mark.usefixtures("watches_videos")
+def test_a_video_that_cannot_be_read_does_not_stop_the_others(halfmask, trained, tmp_path) -> None:
+    good = film(tmp_path / "in/good.avi")
+    (tmp_path / "in/bad.mp4").write_bytes(b"no video")
+    picture(tmp_path / "in/a.jpg")
+    result = halfmask("predict", trained[0], tmp_path / "in", "--out", tmp_path / "out", "--json")
+    assert result.code == 2 and "bad.mp4 cannot be read as a video" in result.err and "1 of 2 videos" in result.err
+    (one,) = json.loads(result.out)["predictions"]
+    assert one["video"] == str(good) and Path(one["drawn"]).is_file()
+    assert {path.stem for path in (tmp_path / "out").iterdir()} == {"good", "good-labels"}, "and pictures of the folder are not looked at"
+
+
+@pytest.mark.usefixtures("watches_videos")
+def test_pictures_where_videos_are_wanted(halfmask, trained, tmp_path) -> None:
+    assert "is no video, and" in halfmask("predict", trained[0], picture(tmp_path / "a.jpg"), "--out", tmp_path / "out").error
+    assert "--window is 0" in halfmask("predict", trained[0], film(tmp_path / "a.avi"), "--out", tmp_path / "out", "--window", "0").error
+    (tmp_path / "empty").mkdir()
+    assert "holds no videos" in halfmask("predict", trained[0], tmp_path / "empty", "--out", tmp_path / "out").error
+
+
+def test_videos_where_pictures_are_wanted(halfmask, trained, tmp_path) -> None:
+    error = halfmask("predict", trained[0], film(tmp_path / "a.avi"), "--out", tmp_path / "out").error
+    assert "is a video, and" in error and "give pictures" in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_video_is_never_overwritten(tmp_path) -> None:
+    paths = [tmp_path / "a.mp4", tmp_path / "a-labels.mp4"]
+    assert output_names(paths, tmp_path) == ["a-2", "a-labels"]

@@ -53,7 +53,8 @@ def inspect(
     format: Annotated[
         str | None,
         typer.Option(
-            help="folder, mpii, coco, humanart, lsp or lspet; of faces ytf68, aflw, aflw-json or landmark-files. (default: found out)",
+            help="folder, mpii, coco, humanart, lsp or lspet; of faces ytf68, aflw, aflw-json or landmark-files; of videos "
+            "ucf101, hmdb51, ntu, smarthome, airtlab, airtlab-actions, weizmann or arid. (default: found out)",
             rich_help_panel=_READING,
         ),
     ] = None,
@@ -61,22 +62,22 @@ def inspect(
         list[str] | None,
         typer.Option(help="An annotation file to read, where there are several. May be repeated.", rich_help_panel=_READING),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Do not open the images.", rich_help_panel=_READING)] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Do not open images or videos.", rich_help_panel=_READING)] = False,
     skeleton: Annotated[str, typer.Option(help="Show how the joints become mpii's, coco's or lsp's.", rich_help_panel=_READING)] = "mpii",
     sheet: Annotated[
         Path | None,
         typer.Option(
             metavar="PNG",
-            help="Write a picture of people with their joints, or of faces with their landmarks.",
+            help="Write a picture of people with their joints, of faces with their landmarks, or of clips as filmstrips.",
             rich_help_panel=OUTPUT_PANEL,
         ),
     ] = None,
-    people: Annotated[int, typer.Option(min=1, help="How many people are on the picture.", rich_help_panel=OUTPUT_PANEL)] = 12,
+    people: Annotated[int, typer.Option(min=1, help="How many people, or clips, are on the picture.", rich_help_panel=OUTPUT_PANEL)] = 12,
     as_json: JsonOption = False,
 ) -> None:
     """Say what a dataset holds, what is wrong with it, and whom a unit of privacy would be.
 
-    Opens every image to find damaged ones, and writes nothing but the picture that is asked for. For the holder of the
+    Opens every image or video to find damaged ones, and writes nothing but the picture that is asked for. For the holder of the
     data alone: unlike every other command, it names images and shows annotations that are wrong.
     """
     from halfmask.cli.console import Console, TerminalProgress, say, say_json

@@ -1,8 +1,9 @@
-"""`halfmask predict`: what a model sees on pictures of your own, the joints of people say."""
+"""`halfmask predict`: what a model sees on pictures and videos of your own, the joints of people say."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,17 +19,25 @@ from halfmask.cli.settings import (
 from halfmask.errors import HalfmaskError
 
 if TYPE_CHECKING:
-    from halfmask.tasks.base import Box
+    from halfmask.tasks.base import Box, Task
     from halfmask.training.runs import TrainedRun
 
 _PICTURES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"}
+VIDEOS = {".avi", ".mp4", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg"}
+_LABELLED = "-labels"
 _PREDICTION = "Prediction"
 
 
 def predict(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    images: Annotated[list[Path], typer.Argument(help="Pictures, for poses of one person each, or folders of such pictures.")],
-    out: Annotated[Path, typer.Option(help="Folder for a .json and a .png per picture.", rich_help_panel=OUTPUT_PANEL)],
+    images: Annotated[
+        list[Path],
+        typer.Argument(help="Pictures, for poses of one person each; for actions, videos; or folders of such.", metavar="FILES..."),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(help="Folder for a .json and a .png per picture, or a .json and a video per video.", rich_help_panel=OUTPUT_PANEL),
+    ],
     box: Annotated[
         str | None,
         typer.Option(
@@ -45,45 +54,76 @@ def predict(
             rich_help_panel=_PREDICTION,
         ),
     ] = True,
+    window: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="How much of a video is looked at at a time. (default: 2 seconds)",
+            rich_help_panel=_PREDICTION,
+        ),
+    ] = None,
     device: DeviceOption = None,
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find on each picture what the run's task looks for: the joints of the person, or all faces.
+    """Find on each picture or video what the run's task looks for: the joints of the person, all faces, or what is being done when.
 
-    Coordinates are pixels of the picture as it is displayed, turned by its camera's orientation tag. Exits
-    with code 2 if any picture could not be read; the others are done all the same.
+    Coordinates are pixels of the picture as it is displayed, turned by its camera's orientation tag; times of videos are in seconds.
+    Exits with code 2 if any file could not be read; the others are done all the same.
     """
     from halfmask.cli.console import fail, say, say_json
-    from halfmask.tasks.base import Task
     from halfmask.training.runs import open_run
 
     person = None if box is None else parse_box(box)
-    paths = list_images(images)
+    if window is not None and not 0 < window < 86400:
+        raise HalfmaskError(f"--window is {window:g}: expected a number of seconds above 0")
     use_threads(threads)
     trained = open_run(run, device)
-    if type(trained.task).predict is Task.predict:
+    kinds = kinds_of(trained.task)
+    if not kinds:
         raise HalfmaskError(f"{run} is a run of the task '{trained.config.task}', which has nothing to say of a single picture")
+    paths = list_images(images, kinds)
+    wrong = next((path for path in paths if (path.suffix.lower() in VIDEOS) != ("video" in kinds)), None)
+    if wrong is not None and len(kinds) == 1:
+        has, wants = ("a video", "pictures") if "picture" in kinds else ("no video", f"files ending in {', '.join(sorted(VIDEOS))}")
+        raise HalfmaskError(f"{wrong} is {has}, and {run} is a run of the task '{trained.config.task}': give {wants}")
     if not all(bool(tensor.isfinite().all()) for tensor in trained.model.parameters()):
         raise HalfmaskError(f"the weights of {run} are not finite numbers: its training diverged, so it cannot predict")
     out.mkdir(parents=True, exist_ok=True)
     done, failures = [], 0
     for path, name in zip(paths, output_names(paths, out), strict=True):
+        film = path.suffix.lower() in VIDEOS
         try:
-            result = predict_one(trained, path, person, flip_test, out / f"{name}.json", out / f"{name}.png")
+            if film:
+                result, drawn = predict_video(trained, path, window, out, name)
+            else:
+                result, drawn = (
+                    predict_one(trained, path, person, flip_test, out / f"{name}.json", out / f"{name}.png"),
+                    out / f"{name}.png",
+                )
         except HalfmaskError as error:
             fail(str(error))
             failures += 1
             continue
-        done.append(result | {"json": str(out / f"{name}.json"), "png": str(out / f"{name}.png")})
+        done.append(result | {"json": str(out / f"{name}.json"), "drawn" if film else "png": str(drawn)})
         if not as_json:
             words = trained.task.summary(result)
-            say(f"{path}  →  {out / name}.json, .png" + (f"   ({words})" if words else ""))
+            beside = f", {drawn.name}" if film else ", .png"
+            say(f"{path}  →  {out / name}.json{beside}" + (f"   ({words})" if words else ""))
     if as_json:
         say_json({"predictions": done, "failed": failures})
     if failures:
-        fail(f"{failures} of {len(paths)} pictures could not be read")
+        what = "videos" if all(path.suffix.lower() in VIDEOS for path in paths) else "pictures"
+        fail(f"{failures} of {len(paths)} {what} could not be read")
         raise typer.Exit(2)
+
+
+def kinds_of(task: Task) -> tuple[str, ...]:
+    """What a task can say something of: pictures, videos, both or neither."""
+    from halfmask.tasks.base import Task
+
+    able = {"picture": type(task).predict is not Task.predict, "video": type(task).predict_video is not Task.predict_video}
+    return tuple(kind for kind, can in able.items() if can)
 
 
 def predict_one(trained: TrainedRun, path: Path, box: Box | None, flip_test: bool, json_path: Path, png_path: Path) -> dict[str, Any]:
@@ -102,6 +142,32 @@ def predict_one(trained: TrainedRun, path: Path, box: Box | None, flip_test: boo
     return result
 
 
+def predict_video(trained: TrainedRun, path: Path, window: float | None, out: Path, name: str) -> tuple[dict[str, Any], Path]:
+    """Predict over a video, and write what was found when, and the video with it drawn on it; returns the first and where the second is."""
+    import torch
+
+    from halfmask.cli.console import TerminalProgress
+    from halfmask.data.footage import Footage, write_video
+
+    footage = Footage(path)
+    with TerminalProgress() as progress, torch.no_grad():
+        if footage.assumed:
+            progress.warn(f"{path} does not say how many frames it has a second: taken to be {footage.fps:g}")
+        found, frames = trained.task.predict_video(trained.model, footage, footage.fps, trained.device, window, progress.stage)
+        result = {"video": str(path)} | found
+        if found.get("frames", footage.expected) < 0.9 * footage.expected:
+            progress.warn(f"{path} breaks off after {found['frames']} of {footage.expected} frames: only those are labelled")
+
+        def watched() -> Iterator[Any]:
+            for number, frame in enumerate(frames, 1):
+                yield frame
+                progress.stage("frames drawn", number, found.get("frames", number))
+
+        drawn = write_video(out / f"{name}{_LABELLED}", watched(), footage.fps)
+    (out / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    return result, drawn
+
+
 def parse_box(text: str) -> Box:
     """A box such as `10,20,100,200`."""
     try:
@@ -113,14 +179,16 @@ def parse_box(text: str) -> Box:
     return x, y, width, height
 
 
-def list_images(given: list[Path]) -> list[Path]:
-    """The pictures meant, each once: files as they stand, and all pictures of a folder."""
+def list_images(given: list[Path], kinds: Sequence[str] = ("picture",)) -> list[Path]:
+    """The files meant, each once: files as they stand, and all pictures of a folder, or all its videos where those are wanted."""
+    suffixes = sorted((_PICTURES if "picture" in kinds else set()) | (VIDEOS if "video" in kinds else set()))
     found: list[Path] = []
     for path in given:
         if path.is_dir():
-            inside = sorted(one for one in path.iterdir() if one.suffix.lower() in _PICTURES and one.is_file())
+            inside = sorted(one for one in path.iterdir() if one.suffix.lower() in suffixes and one.is_file())
             if not inside:
-                raise HalfmaskError(f"{path} holds no pictures: expected files ending in {', '.join(sorted(_PICTURES))}")
+                what = " or ".join(f"{kind}s" for kind in kinds)
+                raise HalfmaskError(f"{path} holds no {what}: expected files ending in {', '.join(suffixes)}")
             found += inside
         else:
             found.append(path)
@@ -128,14 +196,15 @@ def list_images(given: list[Path]) -> list[Path]:
 
 
 def output_names(paths: list[Path], out: Path) -> list[str]:
-    """A name for each picture's results: its stem, numbered where it is taken or a picture would be lost."""
+    """A name for each file's results: its stem, numbered where it is taken or a picture or video would be lost."""
     originals = {path.resolve() for path in paths}
+    endings = (".png", f"{_LABELLED}.mp4", f"{_LABELLED}.avi")
     taken: set[str] = set()
     names = []
     for path in paths:
         name, number = path.stem, 2
         # Some file systems do not tell A from a.
-        while name.casefold() in taken or (out / f"{name}.png").resolve() in originals:
+        while name.casefold() in taken or any((out / f"{name}{ending}").resolve() in originals for ending in endings):
             name, number = f"{path.stem}-{number}", number + 1
         taken.add(name.casefold())
         names.append(name)

@@ -60,7 +60,13 @@ class ClipDataConfig:
     )
     test: int = setting(400, "How many test clips of `figures`.", at_least=0)
     seed: int = setting(0, "Draws the people and rooms of `figures`.", at_least=0)
-    balance: str = setting("even", "How often each action of `figures` is done: `even`, or `uneven` as in a home.")
+    balance: float = setting(
+        0.0,
+        "How uneven the private clips of `figures` are: by what share each action is rarer than the one before it; 0 for all alike. The "
+        "test asks for all alike.",
+        at_least=0,
+        below=1,
+    )
     anonymised: bool = setting(False, "Replace the people of `figures` by avatars before anything else. Tests stay as they are.")
     labels: str = setting(
         "action",
@@ -307,7 +313,7 @@ def _figures(config: ClipDataConfig, frames: int, size: int, only: tuple[str, ..
                 config.seed,
                 skip,
                 # The test asks for each action as often as for any other; unbalanced is what there is to learn from.
-                config.balance,
+                0.0 if part == "test" else config.balance,
                 config.labels if part == "public" else "action",
                 # Whoever is judged on is real: an avatar is what people are replaced by where the model is trained.
                 config.anonymised and part != "test",

@@ -51,7 +51,7 @@ def figures_clips(
     size: int,
     seed: int = 0,
     skip: int = 0,
-    balance: str = "even",
+    balance: float = 0.0,
     labels: str = "action",
     anonymised: bool = False,
 ) -> ClipSet:
@@ -70,14 +70,20 @@ def figures_clips(
         raise unknown_name("kind of labels (data.labels)", labels, LABELS)
     if labels != "action" and population != "public":
         raise HalfmaskError(f"data.labels is {labels}: expected 'action' for {population} clips; only public ones are told by place")
-    clips = Clips(population, seed=seed, size=size, frames=frames, balance=balance)
+    # Public people do more than anybody private; beside private clips only what those do has a name.
+    only = CARE_ACTIONS if labels == "action" else None
+    clips = Clips(population, seed=seed, size=(size, size), frames=frames, balance=balance, only=only)
     code = f"{drawing_digest()}/{frames}x{size}/{balance}"
-    world = f"figures-clips/{population}/{seed}" + ("" if balance == "even" else f"/{balance}")
+    world = f"figures-clips/{population}/{seed}" + (f"/{balance:g}" if balance else "") + ("" if labels == "action" else f"/{labels}")
     takes = []
     for number in range(skip, skip + count):
-        subject = f"figures/{population}/{seed}/{clips.subject(number)}"
-        label = clips.label(number) if labels == "action" else clips.label_and_place(number)
+        subject = f"figures/{population}/{seed}/{clips.subject_of(number)}"
+        label = clips.action_of(number) if labels == "action" else _with_place(clips.action_of(number), clips.place_of(number))
         drawn = DrawnClip(clips, number, code, subject if anonymised else None)
-        takes.append(Take(f"{world}/{number}", label, drawn, video=f"{world}/{clips.video(number)}", subject=subject))
-    classes = tuple(CARE_ACTIONS) if labels == "action" else tuple(clips.labels_and_places())
+        takes.append(Take(f"{world}/{number}", label, drawn, video=f"{world}/{clips.video_of(number)}", subject=subject))
+    classes = CARE_ACTIONS if labels == "action" else tuple(_with_place(one, place) for one in clips.classes for place in clips.places)
     return ClipSet("figures", tuple(takes), classes, masks=_AVATARS if anonymised else _MASKS)
+
+
+def _with_place(action: str, place: str) -> str:
+    return f"{action} ({place})"

@@ -16,11 +16,13 @@ from rich.table import Table
 
 from halfmask.data.face_sets import FACE_FORMATS, detect_face_format
 from halfmask.data.formats import FORMATS, detect_format
+from halfmask.data.video_sets import VIDEO_FORMATS, detect_video_format
 from halfmask.errors import HalfmaskError, unknown_name
 
 Progress = Callable[[int, int], None]
 
 _OF_FACES = "Of faces: labels.csv (68 landmarks), aflw.sqlite (AFLW), JSON of faces with 19 keypoints, or .pts files beside photographs"
+_OF_VIDEOS = f"Of videos, named as they are released: {', '.join(VIDEO_FORMATS)}"
 
 
 @dataclass(frozen=True)
@@ -50,18 +52,24 @@ class Inspect(Protocol):
 
 
 # By format, where the function is: it is imported when it is asked for.
-INSPECTORS: dict[str, str] = dict.fromkeys(FACE_FORMATS, "halfmask.cli.inspection_faces:look_at_faces")
+INSPECTORS: dict[str, str] = {
+    **dict.fromkeys(FACE_FORMATS, "halfmask.cli.inspection_faces:look_at_faces"),
+    **dict.fromkeys(VIDEO_FORMATS, "halfmask.cli.inspection_clips:look_at_clips"),
+}
 
 
 def find_out_format(folder: Path) -> str:
-    """The format of a folder, of people with joints or of faces; an error says what was expected of either."""
+    """The format of a folder, of people with joints, of faces or of videos; an error says what was expected of each."""
     try:
         return detect_format(folder)
     except HalfmaskError as no_people:
         try:
             return detect_face_format(folder)
         except HalfmaskError:
-            raise HalfmaskError(f"{no_people}. {_OF_FACES}") from None
+            found = detect_video_format(folder)
+            if found is None:
+                raise HalfmaskError(f"{no_people}. {_OF_FACES}. {_OF_VIDEOS}") from None
+            return found
 
 
 def inspector_of(format: str | None) -> Inspect | None:

@@ -96,7 +96,8 @@ class Clips:
 
     ``seed`` makes another world with other people; ``size`` is the (height, width) of the frames, ``frames`` their number. ``balance`` is 0
     if all actions are equally common; else each is that much rarer than the one before it (0.2: by a fifth). ``tells`` is the probability
-    that an action of the private building is done where it is typically done, and not just anywhere.
+    that an action of the private building is done where it is typically done, and not just anywhere. ``only`` names the movements that are
+    performed, where not all that the population knows are.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Clips:
         frames: int = 8,
         balance: float = 0.0,
         tells: float = 0.8,
+        only: tuple[str, ...] | None = None,
     ) -> None:
         if population not in BY_NAME:
             raise unknown_name("population", population, POPULATIONS)
@@ -117,7 +119,7 @@ class Clips:
         self.population = BY_NAME[population]
         self.seed, self.frames = int(seed), int(frames)
         self.size = (int(size[0]), int(size[1]))
-        self.classes: tuple[str, ...] = MOVEMENTS if population == "public" else CARE_ACTIONS
+        self.classes: tuple[str, ...] = only or (MOVEMENTS if population == "public" else CARE_ACTIONS)
         self.places: tuple[str, ...] = PLACES[population]
         shares = (1.0 - balance) ** np.arange(len(self.classes))
         self._joint = _joint(self.classes, self.places, shares / shares.sum(), tells if population != "public" else 0.0)

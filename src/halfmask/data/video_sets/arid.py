@@ -6,14 +6,13 @@ who, and people recur in groups of other actions (somebody sits down in one, and
 The clips are very dark, so they are brightened as they are read (`halfmask.data.video.brightened`): by a fixed map of each byte, which
 measures nothing on a clip.
 
-Where other lists than `train.txt` are there (`validate.txt`, `test.txt`), they are the dataset's division. Where it is alone, the last
-fifth of every class's groups is the test.
+Where other lists than `train.txt` are there (`validate.txt`, `test.txt`), they are the dataset's division. Where it is alone there is none:
+set some of each class's groups apart.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from halfmask.data.clips import ClipSet, Take
@@ -24,7 +23,6 @@ from halfmask.errors import HalfmaskError
 GAMMA = 0.4
 _NAME = re.compile(r"(.+)_(\d+)_(\d+)\.\w+")
 _PARTS = {"train": "train", "validate": "val", "val": "val", "test": "test"}
-_TEST_SHARE = 5
 
 
 def detect_arid(folder: Path) -> bool:
@@ -65,27 +63,7 @@ def read_arid(folder: Path, gamma: float = GAMMA) -> ClipSet:
     total = len(takes) + len(odd) + len(missing)
     refuse_odd(folder, odd, total, "lines of its lists are not 'number class CLASS/CLASS_GROUP_N.mp4' with a class of the mapping table")
     refuse_missing(folder, " and ".join(path.name for path in lists.values()), missing, total)
-    return clip_set("arid", folder, takes, classes, splits if len(splits) > 1 else last_groups(takes))
-
-
-def last_groups(takes: Sequence[Take], share: int = _TEST_SHARE) -> dict[str, frozenset[str]]:
-    """A division that cuts through no group: of each class the last of its groups, one in `share`, are the test.
-
-    A class keeps one group to learn from, and gives one to the test where it has two.
-    """
-    test: set[str] = set()
-    for label in {take.label for take in takes}:
-        groups = sorted({take.group or take.name for take in takes if take.label == label}, key=_counted)
-        last = min(max(1, round(len(groups) / share)), len(groups) - 1)
-        test |= set(groups[len(groups) - last :])
-    names = {take.name for take in takes if (take.group or take.name) in test}
-    return {"train": frozenset(take.name for take in takes) - names, "test": frozenset(names)}
-
-
-def _counted(group: str) -> tuple[str, int]:
-    """Group 9 comes before group 10."""
-    name, _, number = group.rpartition("_")
-    return (name, int(number)) if number.isdecimal() else (group, 0)
+    return clip_set("arid", folder, takes, classes, splits if len(splits) > 1 else None)
 
 
 def _mapping(folder: Path) -> Path | None:
