@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _PEOPLE, _ROOMS, _DRAWN = "Who is found and drawn", "What they leave behind", "Drawn clips"
 _FIGURES = "figures"
+_FIRST = ("private", "200")
 _ROOM = ("auto", "still", "frames")
 
 
@@ -94,7 +95,7 @@ def anonymise(
     if limit is not None:
         clips = _first(clips, limit)
     finder = _masks(masks, clips)
-    poses = _joints(source, joints, pose, avatar)
+    poses = _joints(source, joints, pose, avatar, (frames, size, seed))
     with TerminalProgress() as progress:
         written = write_anonymised(
             clips,
@@ -107,7 +108,7 @@ def anonymise(
             progress=lambda done, total: progress.stage("anonymising clips", done, total),
         )
     for count, why in ((count, why) for why, count in written.left_out.items()):
-        warn(f"{count:,} clips have {why}: they were left out")
+        warn(f"left out: {count:,} with {why}")
     if finder.kind == "motion":
         warn("people were found by motion: whoever stood still was not, and is still there; look at the sheet")
     sheets = []
@@ -128,17 +129,26 @@ def anonymise(
 
 
 def _clips(source: str, format: str | None, frames: int, size: int, seed: int) -> ClipSet:
-    if source == _FIGURES or source.startswith(f"{_FIGURES}:"):
+    drawn = _drawn(source)
+    if drawn is not None:
         from halfmask.data.figures_clips import figures_clips
 
-        _, population, count = (source.split(":") + ["private", "200"][len(source.split(":")) - 1 :])[:3]
-        if not count.isdecimal() or int(count) < 1 or source.count(":") > 2:
-            raise HalfmaskError(f"IN is '{source}': expected figures:POPULATION:COUNT, such as figures:private:200")
-        return figures_clips(population, int(count), frames, size, seed)
+        return figures_clips(*drawn, frames, size, seed)
     from halfmask.data.clip_sets import read_clips
     from halfmask.data.datasets import find_folder
 
     return read_clips(find_folder(source), format)
+
+
+def _drawn(source: str) -> tuple[str, int] | None:
+    """The population of drawn clips that is meant, and how many; None if it is a folder."""
+    if source.partition(":")[0] != _FIGURES:
+        return None
+    parts = source.split(":")
+    population, count = (*parts[1:], *_FIRST[len(parts) - 1 :])[:2]
+    if len(parts) > 3 or not count.isdecimal() or int(count) < 1:
+        raise HalfmaskError(f"IN is '{source}': expected figures:POPULATION:COUNT, such as figures:private:200")
+    return population, int(count)
 
 
 def _first(clips: ClipSet, limit: int) -> ClipSet:
@@ -157,7 +167,7 @@ def _masks(text: str, clips: ClipSet) -> MaskSource:
     return mask_source(kind, "person", Path(path).expanduser() if path else None, own=clips.masks)
 
 
-def _joints(source: str, joints: Path | None, pose: str | None, avatar: str) -> JointSource | None:
+def _joints(source: str, joints: Path | None, pose: str | None, avatar: str, drawing: tuple[int, int, int]) -> JointSource | None:
     if joints is not None and pose is not None:
         raise HalfmaskError("both --joints and --pose were given: poses come from one of them")
     if avatar == "none":
@@ -171,10 +181,11 @@ def _joints(source: str, joints: Path | None, pose: str | None, avatar: str) -> 
         from halfmask.tasks.clip_poses import network_joints
 
         return network_joints(pose)
-    if source == _FIGURES or source.startswith(f"{_FIGURES}:"):
+    drawn = _drawn(source)
+    if drawn is not None:
         from halfmask.data.clip_joints import DrawnJoints
 
-        return DrawnJoints()
+        return DrawnJoints(drawn[0], *drawing)
     raise HalfmaskError(
         "nobody says in what poses to draw avatars: give --joints FILE, or --pose RUN to find them with a pose network; or only remove "
         "people with --avatar none"

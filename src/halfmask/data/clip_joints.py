@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from halfmask.data.files import BadAnnotations, describe, finite_array, read_jso
 from halfmask.data.mapping import map_joints
 from halfmask.data.skeleton import MPII, SKELETONS, full_name
 from halfmask.errors import HalfmaskError
+
+if TYPE_CHECKING:
+    from halfmask.data.figures.clips import Clips
 
 _COLUMNS = ("clip", "frame", "joint", "x", "y")
 _KINDS = (".csv", ".json", ".npz")
@@ -48,15 +51,24 @@ class JointSource(Protocol):
 
 @dataclass(frozen=True)
 class DrawnJoints:
-    """The exact joints of people who were drawn."""
+    """The exact joints of people who were drawn: of the clips of `figures_clips`, with the same arguments."""
 
+    population: str
+    frames: int
+    size: int
+    seed: int = 0
     words = "exact, of drawn people"
 
+    @cached_property
+    def clips(self) -> Clips:
+        """The world that they live in."""
+        from halfmask.data.figures.clips import CARE_ACTIONS, Clips
+
+        return Clips(self.population, seed=self.seed, size=(self.size, self.size), frames=self.frames, only=CARE_ACTIONS)
+
     def __call__(self, take: Take, film: Film) -> np.ndarray | None:
-        """As the clip was drawn."""
-        read: Any = take.read
-        joints: np.ndarray = read.clips.clip(read.number).joints
-        return joints
+        """As the clip was drawn. A drawn clip is a function of its number, which is the end of its name."""
+        return self.clips.clip(int(take.name.rsplit("/", 1)[1])).joints.astype(np.float64)
 
 
 @dataclass(frozen=True)
