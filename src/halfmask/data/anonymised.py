@@ -85,7 +85,7 @@ def write_anonymised(
     pipeline = pipeline or Pipeline()
     written = Written()
     used: set[str] = set()
-    split_of = {name: split for split, names in reversed(clips.splits.items()) for name in names}
+    split_of = {name: split for split, names in reversed(list(clips.splits.items())) for name in names}
     looked = set(np.unique(np.linspace(0, len(clips.takes) - 1, min(shown, len(clips.takes))).astype(int)).tolist() if shown else [])
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -120,11 +120,11 @@ def _from_csv(path: Path) -> dict[str, np.ndarray]:
     wrong = []
     for number, row in enumerate(rows):
         joint = _NUMBERS.get(full_name((row["joint"] or "").strip()))
-        frame, point = finite_array(row["frame"], ()), finite_array([row["x"], row["y"]], (2,))
-        if joint is None or frame is None or point is None or frame < 0 or frame != int(frame):
+        at, point = finite_array(row["frame"], ()), finite_array([row["x"], row["y"]], (2,))
+        if joint is None or at is None or point is None or at < 0 or at != int(at):
             wrong.append(f"row {number + 1}, clip {row['clip']}: frame {row['frame']}, joint {row['joint']}, {row['x']}, {row['y']}")
         else:
-            placed.setdefault(row["clip"], {})[int(frame), joint] = point
+            placed.setdefault(row["clip"], {})[int(at), joint] = point
     _refuse(path, wrong, len(rows), f"a frame counted from 0, a joint of MPII's ({', '.join(MPII.names)}) and x and y in pixels")
     found = {}
     for clip, points in placed.items():
@@ -177,7 +177,7 @@ def _in_order(path: Path, arrays: Mapping[str, np.ndarray | None]) -> dict[str, 
             wrong.append(f"{clip}: {'no numbers' if array is None else f'{array.dtype} of shape {array.shape}'}")
             continue
         joints = array.astype(np.float64)
-        known = np.isfinite(joints).all(axis=2)
+        known: np.ndarray = np.all(np.isfinite(joints), axis=2)
         mapping = map_joints(sizes[joints.shape[1]], MPII)
         placed, labelled = mapping.apply(np.where(known[:, :, None], joints, 0.0), known)
         found[clip] = np.where(labelled[:, :, None], placed, np.nan)

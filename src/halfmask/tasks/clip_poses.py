@@ -40,9 +40,10 @@ class NetworkJoints:
             return None
         skeleton = skeleton_with(self.model.joints)
         # The box of one frame shakes with the mask; that of its neighbours too holds still.
-        boxes = [_box(film.person[max(0, frame - 1) : frame + 2].any(axis=0)) for frame in seen]
+        boxes = [_box(np.asarray(film.person[max(0, frame - 1) : frame + 2].any(axis=0))) for frame in seen]
+        height, width = self.model.input_size
         crops, maps = zip(
-            *(crop_picture(film.frames[frame], box, self.model.input_size) for frame, box in zip(seen, boxes, strict=True)), strict=True
+            *(crop_picture(film.frames[frame], box, (height, width)) for frame, box in zip(seen, boxes, strict=True)), strict=True
         )
         pixels = np.ascontiguousarray(np.stack(crops).transpose(0, 3, 1, 2))
         with torch.no_grad():
