@@ -45,7 +45,13 @@ def no_avatar(joints: np.ndarray, key: str | int, size: tuple[int, int], present
 
 
 def _anny() -> Draw:
-    raise HalfmaskError("avatars of anny are not built yet")
+    from importlib.util import find_spec
+
+    from halfmask.data.anny_avatar import draw_anny
+
+    if find_spec("anny") is None:
+        raise HalfmaskError("avatars of anny need the package anny: install it with pip install 'halfmask[anny]'")
+    return draw_anny
 
 
 # By name, and made when they are asked for: one may need a package that is not installed.
