@@ -15,7 +15,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from halfmask.data.clip_frames import FIT, SHORT, SMALLEST, network_frames, pick, protected_pixels
+from halfmask.data.clip_frames import FIT, SHORT, SMALLEST, network_frames, pick, protected_pixels, windows_of
 from halfmask.data.clip_masks import MaskSource, NoMasks
 from halfmask.data.clip_prints import film_print
 from halfmask.data.clips import PROTECT, ClipRecords, Film, Take, records_of_clips
@@ -69,7 +69,7 @@ def clip_records(
         masks: where masks come from (`halfmask.data.clip_masks`); nothing if none are asked for, and then nothing is `hidden`.
         margin: stored pixels by which the protected part is grown, for masks that are estimates.
         short: what to do about a film of fewer frames: `refuse` to go on, `repeat` frames evenly, or `skip` the film.
-        fit: the central square of a frame (`crop`), or all of it (`squeeze`).
+        fit: the central square of a frame (`crop`), all of it (`squeeze`), or the square around the `person`, which needs masks.
         workers: threads; 0 for one per core.
         on_bad: what to do about a video that is missing or damaged: `refuse` to go on, or `skip` it.
         drawn: whether films are drawn, and so known by name; what is filmed is known by its pixels.
@@ -83,6 +83,8 @@ def clip_records(
         if found not in known:
             raise unknown_name(kind, found, known)
     _check(takes, classes, frames, size, name)
+    if fit == "person" and (masks is None or masks.kind == "none"):
+        raise HalfmaskError("data.fit is person and there are no masks: say with data.masks where the person is, or fit by crop or squeeze")
     source: MaskSource = masks or NoMasks()
     masked = source.kind != "none"
     # Fingerprints lie beside the clips, and are worth something under the key they were made with alone.
@@ -140,18 +142,18 @@ class _Maker:
         if len(stored) < self.frames and self.short != "repeat":
             raise _Problem(TOO_SHORT)
         picked = pick(len(stored), self.frames)
-        protected = None
+        protected = person = None
         if self.protect:
             masked = self.source(take, film)
-            mask = masked.protected if self.protect == "mask" else masked.person
-            if mask is None:
+            own, person = masked.protected, masked.person
+            if (own if self.protect == "mask" else person) is None or (person is None and self.fit == "person"):
                 raise _Problem(_NO_MASK)
-            if np.shape(mask) != stored.shape[:3]:
+            if any(one is not None and np.shape(one) != stored.shape[:3] for one in (own, person)):
                 raise _Problem(_OTHER_MASK)
-            part = "protected" if self.protect == "mask" else "person"
-            chosen = Film(stored[picked], blended=masked.blended, **{part: np.asarray(mask)[picked]})
-            protected = protected_pixels(chosen, self.protect, self.margin)
-        clip, hidden = network_frames(stored[picked], protected, self.size, self.fit)
+            own, person = (None if one is None else np.asarray(one, bool)[picked] for one in (own, person))
+            protected = protected_pixels(Film(stored[picked], person, own, masked.blended), self.protect, self.margin)
+        windows = windows_of((self.frames, *stored.shape[1:3]), self.fit, person)
+        clip, hidden = network_frames(stored[picked], protected, self.size, windows)
         return film, {"clip": clip} | ({} if hidden is None else {"hidden": hidden})
 
 

@@ -125,7 +125,11 @@ class ClipDataConfig:
         called="way to treat short videos (data.short)",
     )
     fit: str = setting(
-        "crop", "The central square of a frame (`crop`), or all of it, squeezed.", one_of=FIT, called="way to fit frames (data.fit)"
+        "crop",
+        "What of a frame is shown: the central square (`crop`), all of it (`squeeze`), or a square around the `person` that follows "
+        "whoever walks, by the masks.",
+        one_of=FIT,
+        called="way to fit frames (data.fit)",
     )
     strangers: list[str] = setting(
         [],
@@ -195,9 +199,10 @@ def load_public_clips(
     if config.name == "figures":
         if config.public < 1:
             raise HalfmaskError("data.public is 0: there is nobody to pre-train on")
-        judged = replace(config, public=_JUDGED, public_skip=config.public_skip + config.public)
-        found = [_load_parts(one, frames, _side(size), ("public",), report)[0]["public"] for one in (config, judged)]
-        return found[0], found[1]
+        both = _figures(replace(config, public=config.public + _JUDGED), frames, _side(size), ("public",))["public"]
+        cuts = (slice(config.public), slice(config.public, None))
+        learnt, judged = (_records(config, replace(both, takes=both.takes[cut]), frames, _side(size), "public", report)[0] for cut in cuts)
+        return learnt, judged
     parts, _ = _load_parts(config, frames, _side(size), ("public", "tuning"), report)
     return _needed(config, parts, "public", "there is nobody to pre-train on"), parts.get("tuning")
 
@@ -231,7 +236,7 @@ def read_clips(folder: Path, format: str | None = None, official_split: int = 1)
 
     if format not in READERS:
         raise unknown_name("format of clips", format, clip_formats())
-    read = READERS[format][1]
+    read: Callable[..., ClipSet] = READERS[format][1]
     several = "split" in signature(read).parameters
     return read(folder, split=official_split) if several else read(folder)
 
@@ -258,30 +263,35 @@ def _load_parts(
     config: ClipDataConfig, frames: int, size: int, only: tuple[str, ...], report: Report | None
 ) -> tuple[dict[str, ClipRecords], dict[str, dict[str, int]]]:
     """Read the parts asked for, and count what was left out of each."""
-    drawn = config.name == "figures"
-    folder = None if drawn else find_folder(config.name)
-    chosen = _figures(config, frames, size, only) if drawn else _on_disk(config, only)
+    chosen = _figures(config, frames, size, only) if config.name == "figures" else _on_disk(config, only)
     parts, left_out = {}, {}
     for part, clips in chosen.items():
-        parts[part], gone = clip_records(
-            clips.takes,
-            clips.classes,
-            frames,
-            size,
-            config.protect,
-            name=clips.name,
-            masks=masks_of(config, clips.masks, folder),
-            margin=config.margin,
-            short=config.short,
-            fit=config.fit,
-            report=_telling(report, part),
-            workers=config.workers,
-            on_bad=config.on_bad,
-            drawn=drawn,
-        )
+        parts[part], gone = _records(config, clips, frames, size, part, report)
         if gone:
             left_out[part] = gone
     return parts, left_out
+
+
+def _records(
+    config: ClipDataConfig, clips: ClipSet, frames: int, size: int, part: str, report: Report | None
+) -> tuple[ClipRecords, dict[str, int]]:
+    drawn = config.name == "figures"
+    return clip_records(
+        clips.takes,
+        clips.classes,
+        frames,
+        size,
+        config.protect,
+        name=clips.name,
+        masks=masks_of(config, clips.masks, None if drawn else find_folder(config.name)),
+        margin=config.margin,
+        short=config.short,
+        fit=config.fit,
+        report=_telling(report, part),
+        workers=config.workers,
+        on_bad=config.on_bad,
+        drawn=drawn,
+    )
 
 
 def _on_disk(config: ClipDataConfig, only: tuple[str, ...]) -> dict[str, ClipSet]:
