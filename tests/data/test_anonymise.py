@@ -8,15 +8,14 @@ import pytest
 from halfmask.data.anonymise import Pipeline, anonymise, compose, no_avatar, own_mask, stages
 from halfmask.data.avatar_draw import draw_avatar
 from halfmask.data.clips import Film
-from halfmask.data.figures import World
+from halfmask.data.figures.clips import Clips
 from halfmask.data.inpainting import grown, inpaint_frames
 from halfmask.errors import HalfmaskError
 
 
 def filmed(number: int = 4, frames: int = 6, size: tuple[int, int] = (96, 96)) -> tuple[Film, np.ndarray]:
-    figures = World("private").clip(number, frames, size)
-    film = Film(np.stack([figure.image for figure in figures]), np.stack([figure.mask for figure in figures]))
-    return film, np.stack([figure.joints for figure in figures]).astype(float)
+    drawn = Clips("private", size=size, frames=frames).clip(number)
+    return Film(drawn.frames, drawn.person), drawn.joints.astype(float)
 
 
 @pytest.mark.parametrize("number", [0, 4, 5])

@@ -12,7 +12,7 @@ from halfmask.data.anonymised import NO_MASK, NO_POSE, avatar_key, sheet_of_stag
 from halfmask.data.clip_folder import read_clip_folder
 from halfmask.data.clip_masks import OwnMasks
 from halfmask.data.clips import ClipSet, Film, Take
-from halfmask.data.figures import World
+from halfmask.data.figures.clips import Clips
 from halfmask.errors import HalfmaskError
 
 
@@ -28,13 +28,13 @@ class Poses:
 
 @pytest.fixture(scope="module")
 def made() -> tuple[ClipSet, dict[str, np.ndarray]]:
-    world, takes, joints = World("private"), [], {}
+    world, takes, joints = Clips("private", size=(64, 64), frames=4), [], {}
     for number in range(4):
-        figures = world.clip(number, 4, (64, 64))
-        film = Film(np.stack([figure.image for figure in figures]), np.stack([figure.mask for figure in figures]))
+        drawn = world.clip(number)
+        film = Film(drawn.frames, drawn.person)
         name = f"ward/{number}"
         takes.append(Take(name, ("walk", "sit")[number % 2], lambda film=film: film, f"video{number // 2}", f"anna{number}"))
-        joints[name] = np.stack([figure.joints for figure in figures]).astype(float)
+        joints[name] = drawn.joints.astype(float)
     splits = {"private": frozenset(["ward/0", "ward/1"]), "test": frozenset(["ward/2"])}
     return ClipSet("ward", tuple(takes), ("walk", "sit", "lie"), splits, masks="exact"), joints
 

@@ -8,13 +8,13 @@ import pytest
 from halfmask.data.avatar_draw import draw_avatar, draw_look
 from halfmask.data.avatar_joints import HEAD_TOP, L_ELBOW, L_WRIST, R_ANKLE
 from halfmask.data.avatars import AVATARS
-from halfmask.data.figures import World
+from halfmask.data.figures.clips import Clips
 from halfmask.data.inpainting import grown
 
 
 def posed(number: int = 4, frames: int = 4, size: tuple[int, int] = (96, 96)) -> tuple[np.ndarray, np.ndarray]:
-    figures = World("private").clip(number, frames, size)
-    return np.stack([figure.joints for figure in figures]).astype(float), np.stack([figure.mask for figure in figures])
+    drawn = Clips("private", size=size, frames=frames).clip(number)
+    return drawn.joints.astype(float), drawn.person
 
 
 def test_every_avatar_stands_where_the_person_stood() -> None:

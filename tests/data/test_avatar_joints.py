@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from halfmask.data.avatar_joints import HEAD_TOP, L_WRIST, NECK, PELVIS, R_HIP, THORAX, check_joints, fill_gaps, stance
-from halfmask.data.figures import World
+from halfmask.data.figures.clips import Clips
 from halfmask.errors import HalfmaskError
 
 EVERYWHERE = np.ones(6, bool)
 
 
 def joints_of(number: int = 4) -> np.ndarray:
-    return np.stack([figure.joints for figure in World("private").clip(number, 6, (96, 96))]).astype(float)
+    return Clips("private", size=(96, 96), frames=6).clip(number).joints.astype(float)
 
 
 def test_gaps_are_bridged_and_ends_are_held() -> None:

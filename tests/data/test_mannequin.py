@@ -9,7 +9,7 @@ from halfmask.data.anonymise import Pipeline, anonymise
 from halfmask.data.avatar_joints import stance
 from halfmask.data.avatars import AVATARS, avatar_of
 from halfmask.data.clips import Film
-from halfmask.data.figures import World
+from halfmask.data.figures.clips import Clips
 from halfmask.data.mannequin import SEGMENTS, Mannequin, draw_mannequin, pose_mesh, upright
 
 # Somebody made of rods, in metres, y up, facing the camera.
@@ -40,9 +40,8 @@ def rods() -> Mannequin:
 
 
 def posed(number: int = 4) -> tuple[Film, np.ndarray]:
-    figures = World("private").clip(number, 4, (96, 96))
-    film = Film(np.stack([figure.image for figure in figures]), np.stack([figure.mask for figure in figures]))
-    return film, np.stack([figure.joints for figure in figures]).astype(float)
+    drawn = Clips("private", size=(96, 96), frames=4).clip(number)
+    return Film(drawn.frames, drawn.person), drawn.joints.astype(float)
 
 
 def test_limbs_end_where_the_joints_are() -> None:

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from halfmask.data.clips import Film, Take
-from halfmask.data.figures import World
+from halfmask.data.figures.clips import Clips
 from halfmask.errors import HalfmaskError
 from halfmask.tasks.clip_poses import network_joints, smoothed
 
 
 def test_the_embedded_network_finds_drawn_people_where_they_are() -> None:
-    figures = World("public").clip(6, 3, (120, 120))
-    film = Film(np.stack([figure.image for figure in figures]), np.stack([figure.mask for figure in figures]))
+    drawn = Clips("public", size=(120, 120), frames=3).clip(6)
+    film = Film(drawn.frames, drawn.person)
     take = Take("a", "walk", lambda: film)
     network = network_joints("embedded")
     found = network(take, film)
     assert found is not None and found.shape == (3, 16, 2)
-    apart = np.linalg.norm(found - np.stack([figure.joints for figure in figures]), axis=2)
+    apart = np.linalg.norm(found - drawn.joints, axis=2)
     assert np.median(apart) < 5
     hidden = film.person.copy()
     hidden[1] = False
