@@ -202,12 +202,31 @@ class Attention(nn.Module):
         scores = (q * self.width**-0.5) @ k.transpose(-2, -1)
         scores = scores + F.pad(self._relative(q), (1, 0, 1, 0))
         if present is not None:
-            keys = F.pad(pooled_presence(present, _POOL, self.pool_k.stride).flatten(1), (1, 0), value=True)
-            scores = scores.masked_fill(~keys[:, None, None], -torch.inf)
+            scores = scores.masked_fill(~self._keys(present)[:, None, None], -torch.inf)
         mixed = scores.softmax(-1) @ v
         mixed = mixed + F.pad(q[:, :, 1:], (0, 0, 1, 0))
         out: Tensor = self.project(mixed.transpose(1, 2).reshape(records, -1, self.heads * self.width))
         return out if present_after is None else out * _with_class(present_after)
+
+    def of_class(self, x: Tensor, present: Tensor | None) -> Tensor:
+        """The class token's output alone, N×1×outputs: exactly the first of `forward`, which has no position and is not pooled."""
+        records, tokens, _ = x.shape
+        weights, biases = self.qkv.weight.chunk(3), self.qkv.bias.chunk(3)
+        q, k, v = (
+            F.linear(part, weight, bias).view(records, -1, self.heads, self.width).transpose(1, 2)
+            for part, weight, bias in zip((x[:, :1], x, x), weights, biases, strict=True)
+        )
+        q = self.pool_q.norm_act(q)
+        k, v = (pool(part, self.grid, present) for pool, part in ((self.pool_k, k), (self.pool_v, v)))
+        scores = (q * self.width**-0.5) @ k.transpose(-2, -1)
+        if present is not None:
+            scores = scores.masked_fill(~self._keys(present)[:, None, None], -torch.inf)
+        out: Tensor = self.project((scores.softmax(-1) @ v).transpose(1, 2).reshape(records, 1, self.heads * self.width))
+        return out
+
+    def _keys(self, present: Tensor) -> Tensor:
+        """Which pooled keys are there, the class token first."""
+        return F.pad(pooled_presence(present, _POOL, self.pool_k.stride).flatten(1), (1, 0), value=True)
 
     def _relative(self, q: Tensor) -> Tensor:
         grid = self.query_grid
@@ -263,6 +282,12 @@ class Block(nn.Module):
         x = self._skip(x if self.project is None else self.project(normed), present, after) + attended
         x = x + self.mlp(self.norm2(x))
         return (x if after is None else x * _with_class(after)), after
+
+    def of_class(self, x: Tensor, present: Tensor | None) -> Tensor:
+        """The class token alone after a block that takes no step: N×outputs."""
+        token = x[:, :1] + self.attn.of_class(self.norm1(x), present)
+        found: Tensor = (token + self.mlp(self.norm2(token)))[:, 0]
+        return found
 
     def _skip(self, x: Tensor, present: Tensor | None, after: Tensor | None) -> Tensor:
         if self.stride == (1, 1, 1):
@@ -343,9 +368,14 @@ class MViT(nn.Module):
         last = self.blocks[-LAST_BLOCKS]
         assert isinstance(last, Block)
         present = there.reshape(len(x), *last.grid) > 0.5
-        for block in self.blocks[-LAST_BLOCKS:]:
+        *others, final = self.blocks[-LAST_BLOCKS:]
+        for block in others:
             x, present = block(x, present)
-        normed: Tensor = self.norm(x[:, 0])
+        assert isinstance(final, Block)
+        # The head looks at the class token alone. What the others would become is computed only where weights that make it are trained: it
+        # has no gradient either, but a weight that is trained has to be seen.
+        token = final(x, present)[0][:, 0] if final.attn.qkv.weight.requires_grad else final.of_class(x, present)
+        normed: Tensor = self.norm(token)
         return normed
 
     def embed(self, clips: Tensor) -> Tensor:
