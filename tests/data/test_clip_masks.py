@@ -64,7 +64,7 @@ def test_grey_is_protected_whatever_is(tmp_path) -> None:
 def test_masks_that_cannot_be_read_are_refused_without_a_name(tmp_path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "ira_run.npz").write_bytes(b"nothing of use")
-    with pytest.raises(HalfmaskError, match="a mask below .* cannot be read: expected an NPZ archive") as refused:
+    with pytest.raises(HalfmaskError, match=r"a mask below .* cannot be read: expected an NPZ archive") as refused:
         FileMasks(tmp_path, "person")(TAKE, FILM)
     assert "ira" not in str(refused.value)
     np.savez(tmp_path / "run" / "ira_run.npz", other=MASK)
