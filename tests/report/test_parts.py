@@ -14,10 +14,10 @@ from halfmask.training.config import build_config
 from halfmask.training.sweep import Combination, PlannedRun
 
 
-def scores(walk: float, wave: float, **tables: list) -> Scores:
+def scores(walk: float, wave: float) -> Scores:
     confusion = [[round(6 * walk), 6 - round(6 * walk)], [2 - round(2 * wave), round(2 * wave)]]
     parts = {"walk": 100 * walk, "wave": 100 * wave}
-    return Scores({"accuracy": 50.0}, parts, tables={"classes": ["walk", "wave"], "confusion": confusion} | tables)
+    return Scores({"accuracy": 50.0}, parts, tables={"classes": ["walk", "wave"], "confusion": confusion})
 
 
 JUDGED = [
@@ -78,13 +78,13 @@ def test_classes_have_a_drawing_for_each_epsilon_and_one_confusion_for_each_meth
     assert class_figures([Judged("dpsgd", 1.0, 0.1, (Scores({"loss": 1.0}),))]) == []
 
 
-def test_shares_are_the_datasets_where_the_task_tells_them() -> None:
-    def shares_of(judged: Judged) -> list[float]:
-        chart = class_figures([judged])[0].chart
+def test_shares_are_the_test_sets_unless_the_task_knows_better() -> None:
+    def shares_of(**given: dict[str, float]) -> list[float]:
+        chart = class_figures([JUDGED[1]], **given)[0].chart
         return next(list(trace.y) for trace in chart.data if trace.name.startswith("share"))
 
-    assert shares_of(JUDGED[1]) == [75, 25]
-    assert shares_of(Judged("masked", 1.0, 0.1, (scores(1.0, 0.5, shares=[0.9, 0.1]),))) == [90, 10]
+    assert shares_of() == [75, 25]
+    assert shares_of(shares={"walk": 0.9, "wave": 0.1}) == [90, 10]
 
 
 def test_a_page_has_the_first_drawing_open_and_nothing_of_a_task_without_any(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from halfmask.errors import HalfmaskError
-from halfmask.tasks.action_video import _windowed, annotate, colour_of, label_over_time, picked, segments, summary_of, windows
+from halfmask.tasks.action_video import _windowed, annotate, colour_of, label_over_time, segments, summary_of, windows
 
 CLASSES = ("dark", "grey", "bright")
 
@@ -48,9 +48,16 @@ def test_windows_as_frames_come_are_those_of_the_whole(count: int, stride: float
 
 
 def test_frames_are_picked_as_those_of_a_dataset() -> None:
-    for start, stop, wanted in ((0, 10, 4), (7, 40, 8), (3, 6, 8)):
-        expected = [start + int((k + 0.5) * (stop - start) / wanted) for k in range(wanted)]
-        assert picked(start, stop, wanted).tolist() == expected
+    seen = []
+
+    def classify(clips: np.ndarray) -> np.ndarray:
+        seen.extend(clips[:, :, 0, 0, 0].tolist())
+        return by_brightness(clips)
+
+    numbered = video(*((1, number) for number in range(35)))
+    label_over_time(classify, numbered, 10.0, CLASSES, small, 8)
+    expected = [[start + int((k + 0.5) * (stop - start) / 8) for k in range(8)] for start, stop in windows(35, 10.0)]
+    assert seen == expected and expected[-1][-1] > 30
 
 
 def test_labels_change_where_the_video_does() -> None:

@@ -52,8 +52,8 @@ def inspect(
     format: Annotated[
         str | None,
         typer.Option(
-            help="folder, mpii, coco, humanart, lsp or lspet; of faces ytf68, aflw, aflw-json or landmark-files; of videos "
-            "ucf101, hmdb51, ntu, smarthome, airtlab, airtlab-actions, weizmann or arid. (default: found out)",
+            help="folder, mpii, coco, humanart, lsp or lspet; of faces ytf68, aflw, aflw-json or landmark-files; of clips "
+            "clips (your own), ucf101, hmdb51, ntu, smarthome, airtlab, airtlab-actions, weizmann or arid. (default: found out)",
             rich_help_panel=_READING,
         ),
     ] = None,
@@ -63,6 +63,17 @@ def inspect(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Do not open images or videos.", rich_help_panel=_READING)] = False,
     skeleton: Annotated[str, typer.Option(help="Show how the joints become mpii's, coco's or lsp's.", rich_help_panel=_READING)] = "mpii",
+    masks: Annotated[
+        str | None,
+        typer.Option(help="Of clips: where masks come from: own, files, boxes, motion or none. (default: own)", rich_help_panel=_READING),
+    ] = None,
+    masks_path: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Of clips: the folder of mask files, or the file of boxes.", rich_help_panel=_READING)
+    ] = None,
+    protect: Annotated[
+        str | None,
+        typer.Option(help="Of clips: what is protected, and tinted: background, person or mask.", rich_help_panel=_READING),
+    ] = None,
     sheet: Annotated[
         Path | None,
         typer.Option(
@@ -85,8 +96,9 @@ def inspect(
     from halfmask.data.files import BadAnnotations
     from halfmask.data.formats import read_annotations
     from halfmask.data.inspect import inspect_dataset, sheet_of_people
-    from halfmask.data.inspectors import find_out_format, inspector_of
+    from halfmask.data.inspectors import TAKES_MASKS, find_out_format, inspector_of
     from halfmask.data.skeleton import skeleton_named
+    from halfmask.errors import HalfmaskError
     from halfmask.report.overlay import save_png
 
     use_threads(None)
@@ -96,10 +108,15 @@ def inspect(
         folder = find_folder(path)
         kind = format or find_out_format(folder)
         look = inspector_of(kind)
+        given = {"masks": masks, "masks_path": masks_path, "protect": protect}
+        options = {name: value for name, value in given.items() if value is not None}
+        if options and kind not in TAKES_MASKS:
+            named_so = ", ".join(f"--{name.replace('_', '-')}" for name in options)
+            raise HalfmaskError(f"{named_so} is for clips, and this dataset's format is '{kind}': leave it away")
         if look is not None:
             with TerminalProgress() as progress:
-                told = lambda done, total: progress.stage("opening images", done, total)  # noqa: E731
-                seen = look(folder, kind, open_images=not quick, pictured=people if sheet else 0, progress=told)
+                told = lambda done, total: progress.stage("opening files", done, total)  # noqa: E731
+                seen = look(folder, kind, open_images=not quick, pictured=people if sheet else 0, progress=told, **options)
             _show(seen, sheet, as_json)
             return
         found = read_annotations(folder, format, tuple(annotations or ()))

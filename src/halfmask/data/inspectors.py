@@ -14,15 +14,15 @@ from typing import Any, Protocol
 import numpy as np
 from rich.table import Table
 
+from halfmask.data.clip_sets import clip_formats, detect_clip_format
 from halfmask.data.face_sets import FACE_FORMATS, detect_face_format
 from halfmask.data.formats import FORMATS, detect_format
-from halfmask.data.video_sets import VIDEO_FORMATS, detect_video_format
 from halfmask.errors import HalfmaskError, unknown_name
 
 Progress = Callable[[int, int], None]
 
 _OF_FACES = "Of faces: labels.csv (68 landmarks), aflw.sqlite (AFLW), JSON of faces with 19 keypoints, or .pts files beside photographs"
-_OF_VIDEOS = f"Of videos, named as they are released: {', '.join(VIDEO_FORMATS)}"
+_OF_CLIPS = f"Of clips: clips.csv (your own), or videos named as they are released ({', '.join(clip_formats()[1:])})"
 
 
 @dataclass(frozen=True)
@@ -44,32 +44,38 @@ class Inspect(Protocol):
     """How the function of a format is called.
 
     Args of the call: the folder, the format it was found under, whether to open the images, how many records to put on a picture (0 for
-    none), and whom to tell how far it is.
+    none), whom to tell how far it is, and, where somebody gave any, options that only the formats in `TAKES_MASKS` know.
     """
 
-    def __call__(self, folder: Path, format: str, *, open_images: bool, pictured: int, progress: Progress | None = None) -> Looked:
+    def __call__(
+        self, folder: Path, format: str, *, open_images: bool, pictured: int, progress: Progress | None = None, **options: str
+    ) -> Looked:
         """Look at a dataset."""
 
 
 # By format, where the function is: it is imported when it is asked for.
 INSPECTORS: dict[str, str] = {
     **dict.fromkeys(FACE_FORMATS, "halfmask.cli.inspection_faces:look_at_faces"),
-    **dict.fromkeys(VIDEO_FORMATS, "halfmask.cli.inspection_clips:look_at_clips"),
+    **dict.fromkeys(clip_formats(), "halfmask.cli.inspection_clips:look_at_clips"),
 }
 
 
+# Formats whose function takes `masks`, `masks_path` and `protect`.
+TAKES_MASKS = clip_formats()
+
+
 def find_out_format(folder: Path) -> str:
-    """The format of a folder, of people with joints, of faces or of videos; an error says what was expected of each."""
+    """The format of a folder, of people with joints, of faces or of clips; an error says what was expected of each."""
     try:
         return detect_format(folder)
     except HalfmaskError as no_people:
         try:
             return detect_face_format(folder)
         except HalfmaskError:
-            found = detect_video_format(folder)
-            if found is None:
-                raise HalfmaskError(f"{no_people}. {_OF_FACES}. {_OF_VIDEOS}") from None
-            return found
+            try:
+                return detect_clip_format(folder)
+            except HalfmaskError:
+                raise HalfmaskError(f"{no_people}. {_OF_FACES}. {_OF_CLIPS}") from None
 
 
 def inspector_of(format: str | None) -> Inspect | None:

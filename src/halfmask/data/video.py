@@ -91,6 +91,7 @@ def read_thinned(path: Path | str, start: int = 0, stop: int | None = None, most
                 continue
             frame = _retrieved(capture)
             if frame is None:
+                number -= 1
                 break
             if not kept:
                 bound = min(most, max(_FEWEST, _MOST_BYTES // frame.nbytes))

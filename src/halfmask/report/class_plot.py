@@ -123,7 +123,7 @@ def _draw_bar(picture: np.ndarray, bar: Bar, x: float, pitch: int, bottom: float
     canvas.fill_box(picture, (middle - 0.12 * pitch, at(bar.share)), (middle + 0.12 * pitch, bottom), SHARE)
     size = _NOTE if pitch >= 30 else 0.3
     if canvas.text_size(bar.difference, size)[0] <= pitch:
-        canvas.draw_text(picture, bar.difference, (middle, at(top) - 9), size, align="centre")
+        canvas.draw_text(picture, bar.difference, (middle, at(max(top, bar.share)) - 9), size, align="centre")
     elif not bar.measured:
         canvas.draw_text(picture, "?", (middle, at(bar.share) - 9), size, align="centre")
 

@@ -78,7 +78,7 @@ def parts_table(judged: Sequence[Judged], title: str) -> str:
         lines.append("".join(f"<td>{html.escape(cell)}</td>" for cell in (name, *cells)))
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f"<details><summary>{html.escape(title)}</summary>{table}</details>"
+    return f"<details><summary>As a table</summary>{table}</details>"
 
 
 def write_figures(out: Path, task: Task, judged: Sequence[Judged]) -> list[Figure]:
@@ -110,16 +110,19 @@ def _packed(picture: np.ndarray) -> bytes:
     return bytes(cv2.imencode(".png", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))[1])
 
 
-def class_figures(judged: Sequence[Judged]) -> list[Figure]:
+def class_figures(judged: Sequence[Judged], shares: Mapping[str, float] | None = None) -> list[Figure]:
     """The drawings of a task whose parts are classes in %, and whose tables are `classes` and `confusion`.
 
     For each ε, what privacy lost of every class and what methods regain; and for each method, at its largest ε, which classes are taken
-    for which. Shares of classes are `shares` among the tables, where a task tells them, or those of the test set.
+    for which.
+
+    Args:
+        shares: of each class among the records learnt from, where that is public; else those of the test set stand for them.
     """
     known = [one for one in judged if one.scores and "confusion" in one.scores[0].tables]
     if not known:
         return []
-    shares = _shares(known[0].scores[0])
+    shares = shares or _shares(known[0].scores[0])
     clip = next((one.clip_norm for one in known if one.clip_norm is not None), None)
     figures = []
     for epsilon in dict.fromkeys(one.epsilon for one in known if one.epsilon is not None):
@@ -145,6 +148,6 @@ def class_figures(judged: Sequence[Judged]) -> list[Figure]:
 
 
 def _shares(scores: Scores) -> dict[str, float]:
-    """Of each class."""
-    counts = np.array(scores.tables.get("shares") or np.sum(scores.tables["confusion"], axis=1), float)
+    """Of each class in the test set."""
+    counts = np.sum(scores.tables["confusion"], axis=1).astype(float)
     return dict(zip(map(str, scores.tables["classes"]), (counts / max(counts.sum(), 1e-12)).tolist(), strict=True))

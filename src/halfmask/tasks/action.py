@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -29,7 +29,8 @@ from halfmask.models.checkpoints import load_into, read_state, weights_digest
 from halfmask.models.mvit import LAST_BLOCKS, PATCH, PATCH_STRIDE, MViT, last_normalisations
 from halfmask.tasks.action_changes import NUMBERS, changed
 from halfmask.tasks.action_settings import ACTION_GROUPS
-from halfmask.tasks.base import Batch, Lower, Report, Scores, Task, register
+from halfmask.tasks.action_showing import ActionShowing
+from halfmask.tasks.base import Batch, Lower, Report, Scores, register
 from halfmask.views import Framewise, ImageView, View, make_view
 from halfmask.views.tokens import Tokens
 
@@ -78,7 +79,7 @@ def action_loss(model: nn.Module, batch: Batch) -> Tensor:
 
 
 @register
-class ActionTask(Task):
+class ActionTask(ActionShowing):
     """Clips, and what is done in them."""
 
     name = "action"
@@ -173,6 +174,7 @@ class ActionTask(Task):
         state, config = read_state(weights), self.config.model
         model = MViT(config.size, len(state["head.1.bias"]), *config.clip_shape)
         load_into(model, state, str(weights))
+        self.opened = weights.parent
         return model
 
     def trainable(self, model: nn.Module, strategy: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from halfmask.data.clip_frames import pick
 from halfmask.errors import HalfmaskError
 from halfmask.report import canvas
 
@@ -43,11 +44,6 @@ def windows(count: int, fps: float, seconds: float = SECONDS, stride: float | No
     if starts[-1] + length < count:
         starts.append(count - length)
     return [(start, start + length) for start in starts]
-
-
-def picked(start: int, stop: int, wanted: int) -> np.ndarray:
-    """Which frames of a window are shown: each the middle one of as many equal stretches, as in every clip of a dataset."""
-    return start + (2 * np.arange(wanted) + 1) * (stop - start) // (2 * wanted)
 
 
 def label_over_time(
@@ -88,7 +84,7 @@ def label_over_time(
     count, expected = 0, int(getattr(frames, "expected", 0))
     for start, stop, held in _windowed(frames, shrink, *_in_frames(fps, seconds, stride)):
         spans.append((start, stop))
-        clip = np.stack([held[place] for place in picked(0, stop - start, length)])
+        clip = np.stack([held[place] for place in pick(stop - start, length)])
         waiting.append(np.ascontiguousarray(clip.transpose(0, 3, 1, 2)))
         count = max(count, stop)
         if len(waiting) >= batch:

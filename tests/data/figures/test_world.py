@@ -2,7 +2,6 @@
 
 import time
 from collections import Counter
-from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -48,7 +47,6 @@ def test_same_bytes_in_any_order(population: str) -> None:
     again = [forwards.figure(*r) for r in records]
     backwards = World(population, seed=3)
     backwards.picture(1)
-    backwards.clip(2, frames=2)
     reverse = [backwards.figure(*r) for r in reversed(records)][::-1]
     assert all(same(a, b) for a, b in zip(first, again, strict=True))
     assert all(same(a, b) for a, b in zip(first, reverse, strict=True))
@@ -168,21 +166,6 @@ def test_picture_holds_everybody() -> None:
     assert np.allclose(a, scale * b, atol=0.1)
     half, _ = world.picture(image, size=(240, 320))
     assert half.shape == (240, 320, 3)
-
-
-def test_clip_keeps_the_subject_and_moves() -> None:
-    world = World("private")
-    for index in range(4):
-        clip = world.clip(index, frames=6)
-        assert len(clip) == 6
-        assert len({(f.subject, f.action, f.image_id) for f in clip}) == 1
-        assert clip[0].subject == world.subject(index)
-        steps = [np.abs(a.joints - b.joints).max() for a, b in pairwise(clip)]
-        assert max(steps) > 0.3
-        assert not np.array_equal(clip[0].image, clip[1].image)
-    assert all(same(a, b) for a, b in zip(clip, World("private").clip(3, frames=6), strict=True))
-    assert world.clip(0, frames=2, size=(64, 48))[0].image.shape == (64, 48, 3)
-    assert len({world.clip(k, frames=1)[0].action for k in range(40)}) > 8
 
 
 def test_unknown_population() -> None:

@@ -14,10 +14,8 @@ _DARK: Colour = (38.0, 38.0, 44.0)
 
 
 def draw_held(canvas: Canvas, camera: Camera, act: Performance, body: Body, look: Look, u: float) -> None:
-    """Draw what a person holds after a share ``u`` of their clip, if they hold anything."""
+    """Draw what a person holds after a share ``u`` of their clip."""
     held = act.movement.held
-    if not held:
-        return
     hand, colour = act.hand(body), look.accent
     if held == "box" and act.time(u) < 0.5:  # not yet picked up: it lies where the hand will be
         hand = act.hand(act.lowest(look.size))

@@ -19,8 +19,8 @@ import numpy as np
 from halfmask.data.figures.camera import Camera
 from halfmask.data.figures.carried import draw_held
 from halfmask.data.figures.draw import Canvas
-from halfmask.data.figures.furniture import Group, Item
-from halfmask.data.figures.layers import Layer, draw_layer, person_mask
+from halfmask.data.figures.furniture import Group, Item, chair
+from halfmask.data.figures.layers import Layer, compose, draw_layer
 from halfmask.data.figures.light import STEPS, Grain, Light, brightness, draw_light
 from halfmask.data.figures.movements import CARE_ACTIONS, MOVEMENTS
 from halfmask.data.figures.performance import Performance, draw_performance
@@ -116,6 +116,9 @@ class Clips:
             raise HalfmaskError(f"clips of {frames} frames of {size[0]}×{size[1]} cannot be drawn: at least 1 frame of 8×8 is needed.")
         if not 0.0 <= balance < 1.0 or not 0.0 <= tells <= 1.0:
             raise HalfmaskError(f"balance is {balance} and tells is {tells}: balance must be at least 0 and below 1, tells from 0 to 1.")
+        for name in only or ():
+            if name not in MOVEMENTS:
+                raise unknown_name("movement", name, MOVEMENTS)
         self.population = BY_NAME[population]
         self.seed, self.frames = int(seed), int(frames)
         self.size = (int(size[0]), int(size[1]))
@@ -204,7 +207,7 @@ class Clips:
             pitch, distance = 0.6 * within(rng, p.pitch), within(rng, p.distance)
             camera = Camera.look((spot[0], 0.85, spot[1]), distance, pitch, 0.5 * float(rng.normal(0.0, p.roll)), 170.0 * distance)
             ends, _ = camera.project(np.array([[spot[0], 0.0, spot[1]], [spot[0], tall, spot[1]]]))
-            share, foot = within(rng, (0.70, 0.80)), within(rng, (0.92, 0.97))
+            share, foot = within(rng, (0.75, 0.85)), within(rng, (0.94, 0.98))
             high, wide = self.size
             scale = share * high / float(ends[0, 1] - ends[1, 1])
             x = float(ends[:, 0].mean()) + 4.0 * float(rng.normal()) - (wide - 1) / 2 / scale
@@ -222,10 +225,11 @@ class Clips:
 
     # ---- drawing -----------------------------------------------------------------------------------------
 
-    def clip(self, index: int, room: int | None = None, person: bool = True) -> DrawnClip:
-        """Draw a clip; with ``room``, as it would be in another room, and without ``person``, with nobody there."""
+    def clip(self, index: int, room: int | None = None, person: bool = True, look: Look | None = None) -> DrawnClip:
+        """Draw a clip; as it would be in another ``room`` or with somebody of another ``look``, or without the ``person``."""
         number = self.room_of(index) if room is None else room
-        where, look, video, act = self._room(number), self.look_of(index), self._video(index), self.performance_of(index)
+        look = self.look_of(index) if look is None else look
+        where, video, act = self._room(number), self._video(index), self.performance_of(index)
         camera = video.camera.window(*video.window)
         furniture, occluder = self._things(index, where, act, look)
         background = _paint(where, furniture, video, self.size)
@@ -245,13 +249,11 @@ class Clips:
                 body = act.body(look.size, u)
                 if act.movement.support != "bed" or act.time(u) < 0.5:
                     shadow(Canvas(image), camera, body)
-                layer = self._figure(act, body, look, camera, video.light, u)
-                layer.over(image)
-                masks[k] = person_mask(layer, front)
+                marks = compose(image, self._figure(act, body, look, camera, video.light, u), front)
+                masks[k] = marks // PARTS == 1  # neither what they hold nor what stands before them
                 pixels, depths = camera.project(body.points[:16])
-                seen = layer.marks if front is None else np.where(front.marks == 0, layer.marks, front.marks)
-                joints[k], visibility[k] = pixels, see_joints(seen, pixels, depths, PARTS)
-            if front is not None:
+                joints[k], visibility[k] = pixels, see_joints(marks, pixels, depths, PARTS)
+            elif front is not None:
                 front.over(image)
             cv2.multiply(image, lit, dst=image, scale=1.0 / STEPS)
             grain.add(rng, image, video.light)
@@ -259,20 +261,14 @@ class Clips:
         action, subject = self.action_of(index), self.subject_of(index)
         return DrawnClip(frames, masks, joints, visibility, action, place, subject, self.video_of(index), number, look)
 
-    def _figure(self, act: Performance, body: Body, look: Look, camera: Camera, light: Light, u: float) -> Layer:
-        """The person, and what they hold, on a layer of their own."""
-
-        def draw(canvas: Canvas) -> None:
-            # What is held is before the person, unless the hand is behind them.
+    def _figure(self, act: Performance, body: Body, look: Look, camera: Camera, light: Light, u: float) -> list[Layer]:
+        """The person and what they hold, each on a layer of its own, from the back to the front."""
+        layers = [draw_layer(self.size, lambda canvas: draw_person(canvas, camera, body, look, PARTS, light.side), True)]
+        if act.movement.held:
+            held = draw_layer(self.size, lambda canvas: draw_held(canvas, camera, act, body, look, u))
             _, (hand, chest) = camera.project(np.stack([act.hand(body), body.points[7]]))
-            behind = bool(hand > chest + 0.1)
-            if behind:
-                draw_held(canvas, camera, act, body, look, u)
-            draw_person(canvas, camera, body, look, PARTS, light.side)
-            if not behind:
-                draw_held(canvas, camera, act, body, look, u)
-
-        return draw_layer(self.size, draw)
+            layers.insert(0 if hand > chest + 0.1 else 1, held)
+        return layers
 
     def _things(self, index: int, room: Room, act: Performance, look: Look) -> tuple[Group, Item | None]:
         """What stands about for this clip: what carries the person, something beside them, something before them."""
@@ -282,8 +278,11 @@ class Clips:
         items = list(act.furniture(look.size, colour))
         side = 1.0 if u[1] < 0.5 else -1.0
         if u[2] < 0.35:  # something that nobody uses, so that furniture alone does not tell what is done
-            weights = {"table": 1.0, "cabinet": 1.0, "post": 0.5}
-            items.insert(0, piece(rng, weights, act.place[0] + side * within(rng, (0.5, 1.0)), -0.8, room.colours, 0.9))
+            x = act.place[0] + side * within(rng, (0.5, 1.0))
+            if rng.random() < 0.5:
+                items[:0] = chair(x, -0.7, colour, 0.45, float(rng.uniform(-80.0, 80.0)))
+            else:
+                items.insert(0, piece(rng, {"table": 1.0, "cabinet": 1.0, "post": 0.5}, x, -0.8, room.colours, 0.9))
         if u[3] >= 0.5 * self.population.occlusion:
             return Group(tuple(items)), None
         x, z = act.place[0] + side * within(rng, (0.2, 0.7)), act.place[1] + within(rng, (0.6, 0.9))
@@ -300,7 +299,8 @@ def _joint(classes: tuple[str, ...], places: tuple[str, ...], shares: np.ndarray
     where = np.full((len(classes), len(places)), 1.0 / len(places))
     if tells > 0:
         own = np.array([[action in TYPICAL.get(place, ()) for place in places] for action in classes], float)
-        where = (1 - tells) * where + tells * own / own.sum(axis=1, keepdims=True)
+        at_home = own.any(axis=1)  # the others are done anywhere
+        where[at_home] = (1 - tells) * where[at_home] + tells * own[at_home] / own[at_home].sum(axis=1, keepdims=True)
     joint: np.ndarray = shares[:, None] * where
     return joint
 

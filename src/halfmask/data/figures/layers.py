@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from halfmask.data.figures.draw import OCCLUDER, Canvas
-from halfmask.data.figures.person import PARTS
+from halfmask.data.figures.draw import Canvas
 
 _NEAR = np.ones((3, 3), np.uint8)
 
@@ -30,6 +29,7 @@ class Layer:
     through: np.ndarray
     marks: np.ndarray
     """H×W of the whole frame."""
+    person: bool = False
 
     def over(self, image: np.ndarray) -> None:
         """Lay it over an image, in place."""
@@ -39,8 +39,8 @@ class Layer:
         cv2.add(cv2.multiply(under, share, scale=1.0 / 255.0), self.colours, dst=under)
 
 
-def draw_layer(size: tuple[int, int], draw: Callable[[Canvas], None]) -> Layer:
-    """Draw something on a layer of its own. What it does not mark is not there."""
+def draw_layer(size: tuple[int, int], draw: Callable[[Canvas], None], person: bool = False) -> Layer:
+    """Draw something, or a ``person``, on a layer of its own. What it does not mark is not there."""
     canvas = Canvas(np.zeros((*size, 4), np.uint8))
     canvas.image[..., 3] = 255
     draw(canvas)
@@ -53,7 +53,7 @@ def draw_layer(size: tuple[int, int], draw: Callable[[Canvas], None]) -> Layer:
     marks = canvas.marks
     own = marks[y:y1, x:x1]
     if not solid.size:
-        return Layer(0, 0, np.zeros((1, 1, 3), np.uint8), np.full((1, 1), 255, np.uint8), marks)
+        return Layer(0, 0, np.zeros((1, 1, 3), np.uint8), np.full((1, 1), 255, np.uint8), marks, person)
     own[through >= 128] = 0  # what is more room than person is room
     solid = (own != 0).astype(np.uint8)
     outside = cv2.dilate(solid, _NEAR, borderType=cv2.BORDER_CONSTANT, borderValue=0) == 0
@@ -65,10 +65,24 @@ def draw_layer(size: tuple[int, int], draw: Callable[[Canvas], None]) -> Layer:
         whole = 255.0 / (255.0 - through[seams].astype(np.float32))
         colours[seams] = np.minimum(255.0, colours[seams] * whole[:, None]).astype(np.uint8)
     through[inside] = 0
-    return Layer(x, y, colours, through, marks)
+    return Layer(x, y, colours, through, marks, person)
 
 
-def person_mask(layer: Layer, front: Layer | None) -> np.ndarray:
-    """The pixels where the person is what one sees: neither what they hold nor what stands before them."""
-    mask: np.ndarray = (layer.marks != 0) & (layer.marks < OCCLUDER) & (layer.marks // PARTS == 1)
-    return mask if front is None else mask & (front.marks == 0)
+def compose(image: np.ndarray, layers: list[Layer], front: Layer | None) -> np.ndarray:
+    """Lay a person, what they hold and what stands before them over an image, in place; gives the marks of what one sees.
+
+    A person's edge can lie under the edge of what they hold. Both are soft, and a little of the person would come through where no pixel of
+    theirs is seen: away from the pixels of the person, the image is what it would be without them.
+    """
+    without = image.copy()
+    marks = np.zeros(image.shape[:2], np.uint8)
+    seen = np.zeros(image.shape[:2], np.uint8)
+    for layer in layers if front is None else [*layers, front]:
+        layer.over(image)
+        if not layer.person:
+            layer.over(without)
+        cv2.copyTo(layer.marks, layer.marks, marks)
+        seen[layer.marks != 0] = layer.person
+    near = cv2.dilate(seen, _NEAR, borderType=cv2.BORDER_CONSTANT, borderValue=0)
+    cv2.copyTo(without, 1 - near, image)
+    return marks

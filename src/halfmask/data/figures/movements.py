@@ -35,6 +35,8 @@ class Movement:
     """What carries the person at the end: ``chair`` or ``bed``. It stands there from the first frame on."""
     held: str = ""
     """What they have in their hand."""
+    handed: bool = False
+    """Whether one hand does it all."""
     view: str = "front"
     """From where it is seen: ``front``, ``side`` or ``turned`` (in between)."""
 
@@ -119,7 +121,7 @@ def _brush_teeth(t: float, m: Manner) -> Pose:
     pose = upright(0.0, m)
     lead, other = hands(m)
     rub = _swing(2 * t)
-    pose.limbs[lead] = [66 + 4 * rub, 52 + 17 * rub * m.amplitude, 8 + 10 * rub, 130 - 6 * rub, 0]
+    pose.limbs[lead] = [66 + 6 * rub, 52 + 32 * rub * m.amplitude, 8 + 20 * rub, 126 - 14 * rub, 0]
     pose.limbs[other] = [22, 12, -18, 62, 0]
     pose.root = (6.0, 0.0)
     pose.limbs[2:, 0] += 6
@@ -141,7 +143,7 @@ def _wash_hands(t: float, m: Manner) -> Pose:
     pose = upright(0.0, m)
     rub = _swing(2 * t)
     for arm, sign in ((R_ARM, 1.0), (L_ARM, -1.0)):
-        pose.limbs[arm] = [20 + 11 * sign * rub * m.amplitude, 10, -34, 70 + 13 * sign * rub * m.amplitude, 0]
+        pose.limbs[arm] = [22 + 15 * sign * rub * m.amplitude, 10, -34, 68 + 18 * sign * rub * m.amplitude, 0]
     pose.root = (14.0, 0.0)
     pose.limbs[2:, 0] += 14
     pose.spine = (20 + m.lean * 0.4, 0.0, 4 * rub)
@@ -228,16 +230,16 @@ _CARE: dict[str, Movement] = {
     "walk": Movement(_of("walk"), (0.9, 1.4), speed=0.75, view="side"),
     "sit_down": Movement(_sit_down, support="chair", view="turned"),
     "stand_up": Movement(_sit_down, back=True, support="chair", view="turned"),
-    "drink": Movement(_drink, (0.8, 1.3), held="mug", view="turned"),
-    "phone": Movement(_phone, (0.7, 1.3), held="phone"),
-    "pick_up": Movement(_pick_up, held="box", view="turned"),
-    "put_down": Movement(_pick_up, back=True, held="box", view="turned"),
-    "reach": Movement(_reach, (0.8, 1.3), view="turned"),
+    "drink": Movement(_drink, (0.8, 1.3), held="mug", view="turned", handed=True),
+    "phone": Movement(_phone, (0.7, 1.3), held="phone", handed=True),
+    "pick_up": Movement(_pick_up, held="box", view="turned", handed=True),
+    "put_down": Movement(_pick_up, back=True, held="box", view="turned", handed=True),
+    "reach": Movement(_reach, (0.8, 1.3), view="turned", handed=True),
     "lie_down": Movement(_sit_down, support="bed"),
     "get_up": Movement(_sit_down, back=True, support="bed"),
     "wash_hands": Movement(_wash_hands, (0.7, 1.1), view="turned"),
-    "brush_teeth": Movement(_brush_teeth, (0.7, 1.1), held="brush", view="turned"),
-    "wave": Movement(lambda t, m: act("wave", t, replace(m, variant=0.4 * m.variant)), (0.7, 1.1)),
+    "brush_teeth": Movement(_brush_teeth, (0.7, 1.1), held="brush", view="turned", handed=True),
+    "wave": Movement(lambda t, m: act("wave", t, replace(m, variant=0.4 * m.variant)), (0.7, 1.1), handed=True),
     "stretch": Movement(_stretch, (0.8, 1.3)),
     "march": Movement(_march, (1.0, 1.6), view="turned"),
     "squat": Movement(_of("squat"), (0.8, 1.3), view="turned"),
@@ -250,8 +252,8 @@ _OTHERS: dict[str, Movement] = {
     "box": Movement(_of("box"), (1.0, 1.8), view="turned"),
     "jumping_jack": Movement(_of("jumping_jack"), (1.0, 1.7)),
     "clap": Movement(_clap, (1.4, 2.4), view="turned"),
-    "throw": Movement(_throw, (0.9, 1.4), view="turned"),
-    "stir": Movement(_stir, (1.2, 2.0), held="brush", view="turned"),
+    "throw": Movement(_throw, (0.9, 1.4), view="turned", handed=True),
+    "stir": Movement(_stir, (1.2, 2.0), held="brush", view="turned", handed=True),
     "turn": Movement(upright, (0.6, 1.1), spin=360.0),
 }
 TABLE: dict[str, Movement] = _CARE | _OTHERS

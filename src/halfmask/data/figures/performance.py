@@ -13,6 +13,8 @@ from halfmask.data.figures.movements import TABLE, Movement, blend, lying, sitti
 from halfmask.data.figures.populations import within
 from halfmask.data.figures.skeleton import BED_HEIGHT, L_HAND, R_HAND, Body, Pose, Proportions, pose_body
 
+_PATH = 0.9
+"""Metres that anybody moves at most: whoever walks on leaves the frame."""
 _SAT = 0.42
 """The share of lying down after which one sits on the bed."""
 
@@ -54,7 +56,8 @@ class Performance:
         if movement.cycles is None:
             return _on_feet(size, finish(movement.pose(t, self.manner), self.manner), self.yaw, self.place)
         yaw = self.yaw + movement.spin * (t - self.phase)
-        far = movement.speed * self.manner.amplitude * ((t - self.phase) - 0.5 * (-self.pace if movement.back else self.pace))
+        path = min(_PATH, movement.speed * self.manner.amplitude * self.pace)
+        far = path * (0.5 - u if movement.back else u - 0.5)
         x, z = self.place[0] + far * np.sin(np.deg2rad(yaw)), self.place[1] + far * np.cos(np.deg2rad(yaw))
         return pose_body(size, finish(movement.pose(t % 1.0, self.manner), self.manner), yaw, (float(x), float(z)))
 
@@ -117,6 +120,8 @@ def draw_performance(rng: np.random.Generator, name: str, spread: float, place: 
     manner = draw_manner(rng, spread)
     u = rng.random(4)
     sign = 1.0 if u[0] < 0.5 else -1.0
+    if movement.handed and u[0] < 0.85:  # the hand that matters is mostly on the side of the camera
+        sign = -1.0 if manner.left else 1.0
     if movement.support == "bed":
         yaw = sign * 22.0 * float(u[1])
     elif movement.view == "side":  # now and then towards the camera
@@ -131,7 +136,7 @@ def draw_performance(rng: np.random.Generator, name: str, spread: float, place: 
         pace = within(rng, (0.62, 0.92))
         phase = within(rng, (0.0, 1.0 - pace))
     if movement.support == "bed":  # the body ends up behind where the feet stood
-        place = (place[0], place[1] + 0.45)
+        place = (place[0], place[1] + 0.1)
     elif movement.support == "chair":
         angle = np.deg2rad(yaw)
         place = (place[0] + 0.2 * float(np.sin(angle)), place[1] + 0.2 * float(np.cos(angle)))

@@ -31,7 +31,7 @@ _SPAN = 100_000_000
 """Ids of population k start at k times this."""
 
 # The first number of a random stream's key says what it is for.
-_LAYOUT, _SUBJECT, _ROOM, _SCENE, _CROP, _GRAIN, _CLIP = range(7)
+_LAYOUT, _SUBJECT, _ROOM, _SCENE, _CROP, _GRAIN = range(6)
 
 T = TypeVar("T")
 
@@ -126,12 +126,8 @@ class World:
         image_id: int,
         room_number: int,
         subjects: list[int],
-        only: int | None = None,
     ) -> Scene:
-        """Draw everything about an image that is not fixed by its subjects and its room.
-
-        With ``only``, everybody does that one action.
-        """
+        """Draw everything about an image that is not fixed by its subjects and its room."""
         p = self.population
         room = self._room(room_number)
         people: list[Person] = []
@@ -144,8 +140,7 @@ class World:
                 z = float(rng.uniform(-0.8, 0.35))
             facing = rng.random() < p.frontal
             yaw = float(rng.normal(0.0, 38.0)) if facing else float(rng.uniform(0.0, 360.0))
-            usual = ACTIONS.index(choose(rng, p.actions))
-            action = usual if only is None else only
+            action = ACTIONS.index(choose(rng, p.actions))
             if ACTIONS[action] == "lie":  # beds stand across the view: end-on, nobody could find the joints
                 yaw = float(rng.normal(90.0 if yaw % 360 < 180 else -90.0, 28.0))
             phase = float(rng.random())
@@ -224,31 +219,6 @@ class World:
         canvas, camera = draw_scene(scene, bodies, window, size)
         self._noise(size).add(self._rng(_CROP, self.population.index, image, 99), canvas.image, scene.light)
         return canvas.image, [annotate(scene, k, body, canvas, camera) for k, body in enumerate(bodies)]
-
-    def clip(self, index: int, frames: int = 16, size: tuple[int, int] | None = None) -> list[Figure]:
-        """One subject performing one action over one period, before a fixed camera.
-
-        The window holds still and is big enough for the whole movement. Subjects come from the same pools as
-        those of the images; all actions are equally common, because a clip is there to tell them apart.
-        """
-        size = self.size if size is None else (int(size[0]), int(size[1]))
-        p = self.population
-        rng = self._rng(_CLIP, p.index, index)
-        block, offset = divmod(index, BLOCK)
-        layout = self._layout(block)
-        subject = p.index * _SPAN + int(layout.subjects[offset, 0])
-        action = int(rng.integers(len(ACTIONS)))
-        number = p.index * _SPAN + _SPAN // 2 + index  # beyond the numbers of the images
-        scene = self._compose(rng, number, int(layout.rooms[offset]), [subject], action)
-        person = scene.people[0]
-        bodies = [person.body(k / max(1, frames)) for k in range(frames)]
-        window = self._box(scene, bodies, size, rng, 0.0)
-        figures = []
-        for body in bodies:
-            canvas, camera = draw_scene(scene, [body], window, size)
-            self._noise(size).add(rng, canvas.image, scene.light)
-            figures.append(annotate(scene, 0, body, canvas, camera))
-        return figures
 
 
 def keep(store: OrderedDict[int, T], key: int, make: Callable[[], T], most: int) -> T:

@@ -20,7 +20,8 @@ from halfmask.data.video_sets.weizmann import detect_weizmann, read_weizmann
 from halfmask.errors import HalfmaskError, unknown_name
 
 # In the order in which they are tried. What differs in a reading, and not in the files, comes second and is asked for by name.
-READERS: dict[str, tuple[Callable[[Path], bool], Callable[[Path], ClipSet]]] = {
+# A reader takes the folder, and `split` where there are several official divisions.
+READERS: dict[str, tuple[Callable[[Path], bool], Callable[..., ClipSet]]] = {
     "ntu": (detect_ntu, read_ntu),
     "smarthome": (detect_smarthome, read_smarthome),
     "ucf101": (detect_ucf101, read_ucf101),

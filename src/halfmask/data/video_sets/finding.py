@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from halfmask.data.clips import ClipSet, Take
@@ -28,21 +28,8 @@ def videos_below(folder: Path) -> Iterator[Path]:
 
 def named_like(folder: Path, pattern: re.Pattern[str]) -> bool:
     """Whether the videos below a folder are named so: most of the first few, because strays are refused by name and not passed over."""
-    names = _sample(folder)
+    names = [path.name for path in islice(videos_below(folder), _SAMPLE)]
     return bool(names) and 2 * sum(pattern.fullmatch(name) is not None for name in names) > len(names)
-
-
-@lru_cache(maxsize=4)
-def _sample_of(folder: Path, modified: int) -> tuple[str, ...]:
-    return tuple(path.name for path, _ in zip(videos_below(folder), range(_SAMPLE), strict=False))
-
-
-def _sample(folder: Path) -> tuple[str, ...]:
-    """Several formats ask the same question, of folders that may hold no video at all."""
-    try:
-        return _sample_of(folder, os.stat(folder).st_mtime_ns)
-    except OSError:
-        return ()
 
 
 def find_list(folder: Path, name: str) -> Path | None:
