@@ -54,6 +54,9 @@ def test_masks_are_the_same_each_time() -> None:
         cv2.setRNGSeed(seed)
         found.append(moving(film.frames, False))
     np.testing.assert_array_equal(*found)
+    some = moving(film.frames, False, picked=np.array([2, 7, 7]))
+    np.testing.assert_array_equal(some[[2, 7]], found[0][[2, 7]])
+    assert not some[[0, 1, 3, 11]].any(), "nobody looks at those, and nothing of them would be public"
 
 
 def test_a_still_body_stays_protected_with_the_background_and_its_outline_is_that_of_the_film() -> None:

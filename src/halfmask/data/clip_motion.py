@@ -17,8 +17,8 @@ mixtures are for long films: in clips as short as these they learn the person as
 
 `hull` is another promise rather than an estimate: with `protect: background` all inside that outline is *declared* public, the wall
 between somebody's legs included. Small people leave no public token otherwise: of weizmann's, 60 pixels high, a network of 96×96 with
-patches of 7×7 has none with `median` and some tens with `hull` (with `data.fit: person`; half of it is wall). `data.mask_margin` grows the protected part
-besides.
+patches of 7×7 has none with `median` and some tens with `hull` (with `data.fit: person`; half of what is public is then wall).
+`data.mask_margin` grows the protected part besides.
 """
 
 from __future__ import annotations
@@ -76,21 +76,22 @@ class MotionMasks:
         settings = (_SURE, _LIKELY, _SPECK, _GAP, _AROUND, _OF_LARGEST, _OF_FRAME, _STAYS, _ROUNDS)
         return f"motion/{self.protect}/{self.way}/{self.blended}/{settings}/2"
 
-    def __call__(self, take: Take, film: Film) -> Film:
+    def __call__(self, take: Take, film: Film, picked: np.ndarray | None = None) -> Film:
         """The film with what moves as the person."""
         generous = self.protect == "person" or self.way == "hull"
-        return with_mask(film, moving(film.frames, generous, self.way), self.protect, self.blended)
+        return with_mask(film, moving(film.frames, generous, self.way, picked), self.protect, self.blended)
 
     def stamp(self, take: Take) -> str:
         """The film's own stamp tells."""
         return ""
 
 
-def moving(frames: np.ndarray, generous: bool, way: str = "median") -> np.ndarray:
+def moving(frames: np.ndarray, generous: bool, way: str = "median", picked: np.ndarray | None = None) -> np.ndarray:
     """F×H×W: what moves.
 
     Args:
         generous: whether what may be moving counts, with all inside the outline around it, or only what surely is.
+        picked: frames that matter, where only those need be exact: colours are slow to ask. In the others nothing surely moves.
     """
     found = _by_median(frames, generous) if generous or way not in LEARNT else []
     if way in LEARNT:
@@ -100,8 +101,10 @@ def moving(frames: np.ndarray, generous: bool, way: str = "median") -> np.ndarra
     cleaned = np.stack([_cleaned(one, generous) for one in found])
     if generous:
         return _outlined(cleaned)
-    coloured = [one & _coloured(frame, one) for frame, one in zip(frames, cleaned, strict=True)]
-    return np.stack([_cleaned(one, generous) for one in coloured])
+    agreed = np.zeros(cleaned.shape, bool)
+    for number in range(len(frames)) if picked is None else np.unique(picked):
+        agreed[number] = _cleaned(cleaned[number] & _coloured(frames[number], cleaned[number]), generous)
+    return agreed
 
 
 def _by_median(frames: np.ndarray, generous: bool) -> list[np.ndarray]:
