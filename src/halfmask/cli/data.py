@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from halfmask.cli.anonymise import anonymise
 from halfmask.cli.settings import OUTPUT_PANEL, JsonOption, use_threads
 
 if TYPE_CHECKING:
@@ -138,6 +139,9 @@ def inspect(
         Console().print(part, markup=False, highlight=False, soft_wrap=True) if isinstance(part, str) else Console().print(part)
     if sheet is not None:
         say(f"picture: {sheet}")
+
+
+app.command("anonymise")(anonymise)
 
 
 def _show(seen: Looked, sheet: Path | None, as_json: bool) -> None:

@@ -35,7 +35,7 @@ TOO_SHORT = "a video of fewer frames than asked for"
 _NO_MASK = "a video without a mask"
 _OTHER_MASK = "a mask of another size or another number of frames than its video"
 # Part of every key: clips that other code made of the same films are not found again.
-_VERSION = 1
+_VERSION = 2
 _NOBODY = np.zeros(16, np.uint8)
 
 
@@ -113,6 +113,7 @@ def clip_records(
         subjects=np.array([record_id(name, "subject", one) >> 1 for one in subjects], np.int64) if told else None,
         prints=_named(shown, subjects if told else None) if drawn else _prints(arrays, shown, name),
         ids=np.array([record_id(name, take.name) for take in shown], np.uint64),
+        joints=arrays.get("joints"),
     )
     return records, left_out
 
@@ -159,7 +160,7 @@ class _Maker:
 
 def _write(draft: Draft, takes: Sequence[Take], make: _Maker, drawn: bool, workers: int, on_bad: str, report: Report | None) -> None:
     """Each film is opened once and its rows are written; those that cannot be used are counted, and then refused or taken out."""
-    fields = draft.fields(make.fields() | ({} if drawn else print_fields()), len(takes))
+    fields = draft.fields(make.fields() | (_joint_fields(make.frames) if drawn else print_fields()), len(takes))
 
     def write(row: int) -> str:
         try:
@@ -170,6 +171,10 @@ def _write(draft: Draft, takes: Sequence[Take], make: _Maker, drawn: bool, worke
             fields[field][row] = value
         if not drawn:
             fill_prints(fields, [row], film_print(film.frames))
+        elif film.joints is not None:
+            shown = pick(len(film.frames), make.frames)
+            height, width = film.frames.shape[1:3]
+            fields["joints"][row] = (film.joints[shown] + 0.5) / (width, height) - 0.5
         return ""
 
     problems: list[str] = []
@@ -183,6 +188,11 @@ def _write(draft: Draft, takes: Sequence[Take], make: _Maker, drawn: bool, worke
     draft.keep(kept)
     draft.save("kept", kept)
     draft.save("left_out", np.frombuffer(json.dumps(dict(found.most_common())).encode(), np.uint8))
+
+
+def _joint_fields(frames: int) -> dict[str, Any]:
+    """Of somebody who is drawn it is known where every joint is."""
+    return {"joints": (np.float32, (frames, 16, 2))}
 
 
 def _refuse(found: Counter[str], make: _Maker, on_bad: str) -> None:

@@ -30,12 +30,14 @@ class Film:
         person: F×H×W, the pixels that show the person, where they are known.
         protected: F×H×W, the pixels that a mask of the data holder's protects, where there is one.
         blended: how many pixels on either side of the person's outline may mix person and background.
+        joints: F×16×2 in pixels, in MPII's order, where they are known: of drawn people.
     """
 
     frames: np.ndarray
     person: np.ndarray | None = None
     protected: np.ndarray | None = None
     blended: int = 1
+    joints: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ def records_of_clips(
     subjects: np.ndarray | None = None,
     prints: Fingerprints | None = None,
     ids: np.ndarray | None = None,
+    joints: Column | None = None,
 ) -> ClipRecords:
     """Records from the arrays of a dataset.
 
@@ -112,11 +115,12 @@ def records_of_clips(
         labels: the number of each clip's class.
         hidden: N×T×H×W, whether anything protected has a part in a pixel. The others are computed from public pixels alone.
         videos, subjects: the unit of each clip, by number.
+        joints: N×T×16×2, as shares of the frame from its centre, where they are known: public clips may be pre-trained on by them.
     """
     return ClipRecords(
         private=Arrays({"clip": clips}),
         targets=Arrays({"label": np.asarray(labels, np.int64)}),
-        truth=Arrays({} if hidden is None else {"hidden": hidden}),
+        truth=Arrays({name: column for name, column in (("hidden", hidden), ("joints", joints)) if column is not None}),
         units={"video": videos} | ({} if subjects is None else {"subject": subjects}),
         own_unit="clip",
         # Clips of one recording show the same room and the same person.

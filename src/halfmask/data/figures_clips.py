@@ -61,7 +61,7 @@ class DrawnFilm:
     def __call__(self) -> Film:
         """The film with its exact mask."""
         drawn = self.world.clips().clip(self.number)
-        film = Film(drawn.frames, person=drawn.person, blended=_BLENDED)
+        film = Film(drawn.frames, person=drawn.person, blended=_BLENDED, joints=drawn.joints)
         if self.avatar is None:
             return film
         from halfmask.data.anonymise import anonymise

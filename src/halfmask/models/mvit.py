@@ -283,9 +283,10 @@ class MViT(nn.Module):
         size: one of `SHAPES`.
         classes: how many.
         frames, side: of a clip, where they are not those of the size: its tables of relative positions are stretched to these.
+        joints: how many joints to place in each frame besides, for pre-training: what moves how is learnt from them much sooner.
     """
 
-    def __init__(self, size: str = "nano", classes: int = 400, frames: int | None = None, side: int | None = None):
+    def __init__(self, size: str = "nano", classes: int = 400, frames: int | None = None, side: int | None = None, joints: int = 0):
         super().__init__()
         if size not in SHAPES:
             raise unknown_name("MViT size", size, SHAPES)
@@ -309,6 +310,7 @@ class MViT(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(width, eps=_EPSILON)
         self.head = nn.Sequential(nn.Identity(), nn.Linear(width, classes))
+        self.joints = nn.Linear(width, self.frames * joints * 2) if joints else None
         self.apply(_begin)
         for block in self.blocks:
             assert isinstance(block, Block)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _Clips = TypeVar("_Clips", bound=Records)
 # As public video networks were trained.
 _MEAN, _SPREAD = 0.45, 0.225
+_JOINTS = 16
 _PROTECTED = {
     "background": "everything but the person",
     "person": "the person",
@@ -154,7 +155,7 @@ class ActionTask(ActionShowing):
     def build(self, data: Datasets) -> MViT:  # noqa: D102
         assert isinstance(data.private, ClipRecords)
         config = self.config.model
-        model = MViT(config.size, len(data.private.classes), *config.clip_shape)
+        model = MViT(config.size, len(data.private.classes), *config.clip_shape, joints=_JOINTS if self.config.pretrain.joints else 0)
         if config.weights is None or self.config.strategy == "scratch":
             return model
         path = Path(config.weights).expanduser()
@@ -167,6 +168,10 @@ class ActionTask(ActionShowing):
         if not keep:
             # Nothing is known of classes that the weights were not trained on: all are equally likely, and no direction is preferred.
             state |= {name: torch.zeros_like(value) for name, value in model.state_dict().items() if name.startswith("head.")}
+        # Where joints are was asked in pre-training alone.
+        state = {name: value for name, value in state.items() if not name.startswith("joints.")} | {
+            name: value for name, value in model.state_dict().items() if name.startswith("joints.")
+        }
         load_into(model, {name: value.float() for name, value in state.items()}, str(path))
         return model
 
@@ -190,16 +195,16 @@ class ActionTask(ActionShowing):
         assert isinstance(model, MViT)
         below = [model.conv_proj, model.pos_encoding, *model.blocks[:-LAST_BLOCKS]]
         if self.config.strategy != "top":
-            return Lower("".join(weights_digest(part) for part in below), lambda batch: _lower(model, batch))
+            return Lower("".join(weights_digest(part) for part in below), lambda batch: lower_features(model, batch))
         below += [*model.blocks[-LAST_BLOCKS:], model.norm]
-        return Lower("".join(weights_digest(part) for part in below), lambda batch: model.vector(_lower(model, batch)))
+        return Lower("".join(weights_digest(part) for part in below), lambda batch: model.vector(lower_features(model, batch)))
 
     def features(self, model: nn.Module, batch: Batch) -> Tensor:  # noqa: D102
         assert isinstance(model, MViT)
         known = batch.get("features")
         if known is not None and known.dim() == 2:
             return known
-        return model.vector(_lower(model, batch) if known is None else known)
+        return model.vector(lower_features(model, batch) if known is None else known)
 
     def calibrate(self, model: nn.Module, batches: Iterable[Batch]) -> float:
         """The factor on all scores at which the loss of these clips, who must not have been trained on, is smallest."""
@@ -265,5 +270,6 @@ def _rows(records: ClipRecords) -> Iterator[np.ndarray]:
         yield records.truth.rows(np.array([row]))["hidden"][0]
 
 
-def _lower(model: MViT, batch: Batch) -> Tensor:
+def lower_features(model: MViT, batch: Batch) -> Tensor:
+    """What the frozen part of the network makes of clips."""
     return model.lower(prepared(batch["clip"]), _present(batch["tokens"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from halfmask.data.figures import FLIP_PAIRS
 from halfmask.tasks.action_settings import ActionShowingConfig
 from halfmask.tasks.base import Batch
 
@@ -19,6 +20,8 @@ def changed(batch: Batch, uniforms: Tensor, config: ActionShowingConfig) -> Batc
         turned = uniforms[:, 0] < 0.5
         clips = torch.where(turned.view(-1, 1, 1, 1, 1), mirrored_clips(clips), clips)
         tokens = torch.where(turned.view(-1, 1, 1, 1), mirrored_tokens(tokens), tokens)
+        if "joints" in batch:
+            batch = batch | {"joints": torch.where(turned.view(-1, 1, 1, 1), mirrored_joints(batch["joints"]), batch["joints"])}
     if config.light and clips.dtype == torch.uint8:
         gain, contrast = ((1 + config.light * (2 * uniforms[:, k] - 1)).float().view(-1, 1, 1, 1, 1) for k in (1, 2))
         # About the middle that protected pixels are cleared to, so that a cleared pixel stays what it is.
@@ -42,3 +45,11 @@ def mirrored_clips(clips: Tensor) -> Tensor:
 def mirrored_tokens(tokens: Tensor) -> Tensor:
     """The same of the list of tokens. The first column reads what its opposite, the last, reads at most: it is there if that is."""
     return torch.cat([tokens[..., -1:], tokens[..., 1:].flip(-1)], -1)
+
+
+def mirrored_joints(joints: Tensor) -> Tensor:
+    """The same of joints (N×T×16×2, as shares of the frame from its centre): left and right change places."""
+    order = list(range(16))
+    for right, left in FLIP_PAIRS:
+        order[right], order[left] = left, right
+    return joints[:, :, order] * torch.tensor([-1.0, 1.0])

@@ -57,9 +57,21 @@ class ActionShowingConfig(ShowingSettings):
     mirror: bool = setting(True, "Mirror every other clip. Leave it out where classes tell left from right.")
 
 
+@dataclass(frozen=True)
+class ActionPretrainConfig(PretrainSettings):
+    """Settings of pre-training alone."""
+
+    joints: float = setting(
+        0.0,
+        "How much the placing of joints counts beside the naming of actions, on drawn clips, whose joints are known: how people move is "
+        "learnt from them much sooner.",
+        at_least=0,
+    )
+
+
 ACTION_GROUPS: dict[str, type] = {
     "data": ClipDataConfig,
     "model": ActionModelConfig,
     "augment": ActionShowingConfig,
-    "pretrain": PretrainSettings,
+    "pretrain": ActionPretrainConfig,
 }

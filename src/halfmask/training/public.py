@@ -27,7 +27,7 @@ class PublicHalf:
 
     def __init__(self, setup: Setup, engine: ClippingEngine, showing: Showing):
         config = setup.config
-        self.setup, self.engine, self.showing = setup, engine, showing
+        self.setup, self.engine, self.showing, self.loss_fn = setup, engine, showing, setup.task.view_loss
         self.loss: float | None = None
         self.batches = 0
         self.size = config.public.batch or config.batch
@@ -41,7 +41,7 @@ class PublicHalf:
         batch = self.batch()
         if batch is None:
             return torch.zeros(self.engine.size, device=self.setup.device)
-        gradient, self.loss = self.engine.mean_gradient(self.setup.task.view_loss, batch)
+        gradient, self.loss = self.engine.mean_gradient(self.loss_fn, batch)
         return self.setup.config.public.weight * gradient
 
     def batch(self) -> Batch | None:
