@@ -16,6 +16,7 @@ import scipy.io
 import torch
 
 import halfmask.privacy.accounting as accounting
+from halfmask.data.clips import ClipRecords, records_of_clips
 from halfmask.data.faces import FaceRecords, Layout, face_records
 from halfmask.data.figures import JOINT_NAMES
 from halfmask.data.figures_records import figures_records
@@ -284,6 +285,30 @@ def random_faces() -> Callable[..., FaceRecords]:
             key=f"random faces/{photographs}/{landmarks}/{seed}",
             layout=Layout("five", (1, 0, 2, 4, 3) if landmarks == 5 else tuple(range(landmarks))),
             attribute=attribute,
+        )
+
+    return build
+
+
+@pytest.fixture
+def random_clips() -> Callable[..., ClipRecords]:
+    """Builds clips of noise with a block of protected pixels in each: two clips of a video, two videos of a subject."""
+
+    def build(count: int = 8, frames: int = 4, side: int = 32, seed: int = 0, classes: int = 3, key: str | None = None) -> ClipRecords:
+        rng = np.random.default_rng(seed)
+        hidden = np.zeros((count, frames, side, side), bool)
+        for row in range(count):
+            hidden[row, :, 6 + row % 3 : 24, 4 + row % 5 :] = True
+        return records_of_clips(
+            clips=rng.integers(0, 256, (count, frames, 3, side, side), dtype=np.uint8),
+            labels=np.arange(count) % classes,
+            hidden=hidden,
+            videos=np.arange(count) // 2,
+            subjects=np.arange(count) // 4,
+            key=key or f"random clips/{count}/{frames}/{side}/{seed}",
+            classes=tuple(f"action {number}" for number in range(classes)),
+            masks="a block that a test has drawn",
+            protect="background",
         )
 
     return build

@@ -37,13 +37,14 @@ def mirrored_clips(clips: Tensor) -> Tensor:
     """Mirror images, moved by one pixel: only so does every patch lie where a patch of the mirrored clip does.
 
     Patches are centred on every fourth pixel from the first. Mirrored, their centres would lie between those; a list of tokens could not
-    follow, and a token that is public would come to straddle the border.
+    follow, and a token that is public would come to straddle the border. The first column of a clip falls out, and the last, which comes
+    to lie second, is first as well: left where it was, the first would be seen beside pixels that none of its own tokens sees.
     """
-    return torch.cat([clips[..., :1], clips[..., 1:].flip(-1)], -1)
+    return torch.cat([clips[..., -1:], clips[..., 1:].flip(-1)], -1)
 
 
 def mirrored_tokens(tokens: Tensor) -> Tensor:
-    """The same of the list of tokens. The first column reads what its opposite, the last, reads at most: it is there if that is."""
+    """The same of the list of tokens. The first reads some of what its opposite, the last, reads: it is there if that is."""
     return torch.cat([tokens[..., -1:], tokens[..., 1:].flip(-1)], -1)
 
 

@@ -19,7 +19,7 @@ from halfmask.tasks.action_video import annotate, label_over_time, summary_of
 from halfmask.tasks.base import Batch, Figure, Judged, Report, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 _SHOWN, _SIDE, _LINE = 4, 112, 24
 _RIGHT: canvas.Colour = canvas.PALETTE[2]
@@ -94,11 +94,9 @@ class ActionShowing(Task):
             logits: Tensor = action_logits(model, batch)
             return logits.float().softmax(-1).cpu().numpy()
 
-        shrink: Callable[[np.ndarray], np.ndarray] = (
-            lambda frame: fitted(  # noqa: E731
-                frame[None], side, windows_of((1, *frame.shape[:2]), fit)
-            )[0]
-        )
+        def shrink(frame: np.ndarray) -> np.ndarray:
+            return fitted(frame[None], side, windows_of((1, *frame.shape[:2]), fit))[0]
+
         found = label_over_time(classify, frames, fps, self.class_names(model), shrink, length, seconds, report=report)
         return found, annotate(frames, found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ from halfmask.data.records import PRIVATE, REST, VIEW, Records
 from halfmask.data.store import Draft, cached_by_row, let_go, rows_to_let_go_after
 from halfmask.data.tables import Arrays
 from halfmask.tasks.base import MIRROR, Batch, Lower, Task
+from halfmask.tasks.groups import ShowingSettings
 
 Progress = Callable[[int, int], None]
 # What is done to some of the records before the network sees them.
@@ -26,7 +28,7 @@ _AT_ONCE = 32
 # Copies are the same for every run, whatever its seed, so that they are made once.
 _COPY_SEED = 0x5EED
 # Part of every copy's key: copies that were drawn otherwise are not found again.
-_COPY_VERSION = 2
+_COPY_VERSION = 3
 
 
 @torch.no_grad()
@@ -141,11 +143,19 @@ def _copy(
     def change(batch: Batch, rows: np.ndarray) -> Batch:
         return task.change(records, batch, torch.from_numpy(numbers[rows]))
 
-    kind = f"copy{number}/{_COPY_VERSION}/{_digest(numbers)}/{getattr(task.config.augment, 'change', '')}"
+    kind = f"copy{number}/{_COPY_VERSION}/{_digest(numbers)}/{_how_changed(task)}"
     features = {
         source: _features(records, source, lower, device, f"{_content(records, source)}/{kind}", report, change) for source in sources
     }
     return replace(records, features=features, targets=_changed_targets(records, change), copies=())
+
+
+def _how_changed(task: Task) -> str:
+    """What a task itself can be told about its changes: copies that were lit or mirrored otherwise are other copies."""
+    known = {one.name for one in dataclasses.fields(ShowingSettings)}
+    return repr(
+        {one.name: getattr(task.config.augment, one.name) for one in dataclasses.fields(task.config.augment) if one.name not in known}
+    )
 
 
 def _changed_targets(records: Records, change: Change) -> Arrays:
