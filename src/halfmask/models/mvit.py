@@ -210,7 +210,7 @@ class Attention(nn.Module):
 
     def of_class(self, x: Tensor, present: Tensor | None) -> Tensor:
         """The class token's output alone, N×1×outputs: exactly the first of `forward`, which has no position and is not pooled."""
-        records, tokens, _ = x.shape
+        records = len(x)
         weights, biases = self.qkv.weight.chunk(3), self.qkv.bias.chunk(3)
         q, k, v = (
             F.linear(part, weight, bias).view(records, -1, self.heads, self.width).transpose(1, 2)

@@ -161,7 +161,8 @@ class ActionTask(ActionShowing):
     def build(self, data: Datasets) -> MViT:  # noqa: D102
         assert isinstance(data.private, ClipRecords)
         config = self.config.model
-        model = MViT(config.size, len(data.private.classes), *config.clip_shape, joints=_JOINTS if self.config.pretrain.joints else 0)
+        joints = _JOINTS if self.config.pretrain.joints else 0
+        model = MViT(config.size, len(data.private.classes), *config.clip_shape, joints)
         if config.weights is None or self.config.strategy == "scratch":
             return model
         path = Path(config.weights).expanduser()
