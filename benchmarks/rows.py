@@ -1,7 +1,7 @@
 """Rows of a table: runs that are made one after the other, each once, and printed with their spread.
 
-Several processes may be started side by side: each takes the next run that nobody has taken. A run that was cut short is begun anew once its
-folder and its `.taken` file are removed.
+Several processes may be started side by side: each takes the next run that nobody has taken. A run that was cut short is begun anew once
+its folder and its `.taken` file are removed.
 """
 
 from __future__ import annotations

@@ -161,8 +161,8 @@ class ActionTask(ActionShowing):
     def build(self, data: Datasets) -> MViT:  # noqa: D102
         assert isinstance(data.private, ClipRecords)
         config = self.config.model
-        joints = _JOINTS if self.config.pretrain.joints else 0
-        model = MViT(config.size, len(data.private.classes), *config.clip_shape, joints)
+        frames, side = config.clip_shape
+        model = MViT(config.size, len(data.private.classes), frames, side, _JOINTS if self.config.pretrain.joints else 0)
         if config.weights is None or self.config.strategy == "scratch":
             return model
         path = Path(config.weights).expanduser()
