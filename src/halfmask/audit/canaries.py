@@ -34,6 +34,7 @@ from halfmask.data.prints import fingerprints_of, named_prints
 from halfmask.data.records import Datasets, Records
 from halfmask.data.tables import Arrays
 from halfmask.gradients.engine import Batch
+from halfmask.gradients.mechanism import METHODS
 from halfmask.tasks.base import Task, register
 from halfmask.training.config import RunConfig, build_config
 from halfmask.training.loop import Trainer
@@ -84,6 +85,7 @@ class CanaryTask(Task):
 
     name = "canaries"
     units = ("crop",)
+    methods = tuple(METHODS)
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:  # noqa: D102
         losses = -model(batch["image"]).log_softmax(1)[:, 1]

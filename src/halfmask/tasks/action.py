@@ -22,7 +22,7 @@ from halfmask.data.clips import UNITS, ClipRecords
 from halfmask.data.records import PRIVATE, Datasets, Records
 from halfmask.data.tables import Arrays
 from halfmask.errors import HalfmaskError
-from halfmask.gradients.mechanism import method_named
+from halfmask.gradients.mechanism import METHODS, method_named
 from halfmask.metrics.actions import METRICS, action_scores, metrics_of, tables_of
 from halfmask.metrics.names import MetricInfo
 from halfmask.models.checkpoints import load_into, read_state, weights_digest
@@ -87,6 +87,9 @@ class ActionTask(ActionShowing):
     units = UNITS
     numbers = NUMBERS
     groups = ACTION_GROUPS
+    methods = tuple(METHODS)
+    # The others need public clips of the very classes.
+    compared = ("non-private", "public-only", "dpsgd", "feature", "masked")
     cached = ("top", "finetune")
     metrics: ClassVar[Mapping[str, MetricInfo]] = METRICS
     drawn = "Frames of test clips, and the action that is seen in them"
