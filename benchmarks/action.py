@@ -1,7 +1,7 @@
 """The tables of the action task: `python -m benchmarks.action figures OUT`.
 
-Runs what is not there yet and prints the table of what is: see `benchmarks.rows`. `--set data.anonymised=true` for clips in which avatars took the
-place of people (tests stay real), `--set strategy=top` for the head alone.
+Runs what is not there yet and prints the table of what is: see `benchmarks.rows`. `--set data.anonymised=true` for clips in which avatars
+took the place of people (tests stay real), `--set strategy=top` for the head alone.
 """
 
 from __future__ import annotations
