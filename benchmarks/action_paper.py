@@ -1,10 +1,10 @@
 """The published tables of masked differential privacy beside ours: `python -m benchmarks.action_paper table1 OUT`.
 
 table1, table2, table3 and figure3 run the recipes `action/paper/…`: on drawn clips by default, on the datasets themselves with
-`--set data.name=… --set data.masks=… --set model.size=s --set model.weights=KINETICS` (`real` rows) and `--anonymised FOLDER`, what `halfmask data
-anonymise` wrote, for the others. 150 epochs of `finetune` take long on a processor: `--set strategy=top` trains the head alone, `--set epochs=…`
-fewer. `--accountant rdp` and Theorem 4.1 stand side by side in `benchmarks.masked_theorem`. Published numbers: Schneider et al., "Masked
-Differential Privacy", 2024, Tables 1 to 3, all of them below ε of that paper's own accounting, which is not ours.
+`--set data.name=… --set data.masks=… --set model.size=s --set model.weights=KINETICS` (`real` rows) and `--anonymised FOLDER`, what
+`halfmask data anonymise` wrote, for the others. 150 epochs of `finetune` take long on a processor: `--set strategy=top` trains the head
+alone, `--set epochs=…` fewer. `--accountant rdp` and Theorem 4.1 stand side by side in `benchmarks.masked_theorem`. Published numbers:
+Schneider et al., "Masked Differential Privacy", 2024, Tables 1 to 3, at ε of that paper's own accounting, which is not ours.
 """
 
 from __future__ import annotations
