@@ -22,7 +22,7 @@ from halfmask.data.figures import JOINT_NAMES
 from halfmask.data.figures_records import figures_records
 from halfmask.data.pose_records import PoseRecords, pose_records
 from halfmask.data.skeleton import COCO
-from halfmask.models import hyperface
+from halfmask.models import hyperface, mvit
 from halfmask.training.config import RunConfig, build_config
 
 TINY_SIZE = (64, 48)
@@ -288,6 +288,12 @@ def random_faces() -> Callable[..., FaceRecords]:
         )
 
     return build
+
+
+@pytest.fixture
+def tiny_mvit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network for video of the same build that is quick on one core."""
+    monkeypatch.setitem(mvit.SHAPES, "tiny", mvit.MViTShape(4, 32, (8, 16), (1, 2), (1, 2), 2))
 
 
 @pytest.fixture

@@ -8,13 +8,17 @@ before it is opened. A record is a clip of a fixed number of frames at the netwo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from halfmask.data.records import Records
 from halfmask.data.tables import Arrays, Column
 from halfmask.privacy.fingerprints import Fingerprints
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 UNITS = ("clip", "video", "subject")
 # What of a clip is protected: all but the person, the person, or what a mask of the data holder's says.
@@ -92,6 +96,10 @@ class ClipRecords(Records):
     classes: tuple[str, ...] = ()
     masks: str = ""
     protect: str = ""
+
+    def joined(self, other: Self) -> Self:
+        """These clips and others, with their masks: a view of both asks for them."""
+        return replace(super().joined(other), truth=self.truth.joined(other.truth))
 
 
 def records_of_clips(

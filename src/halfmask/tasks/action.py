@@ -49,6 +49,13 @@ _PROTECTED = {
     "mask": "what the data holder's mask protects",
 }
 
+_SEVERAL = {
+    "clip": "that the promise is to one clip: a video or a person of several clips has less of it. Train with --unit video, or with --unit "
+    "subject where ids are known, to protect those",
+    "video": "that the promise is to one video: a person of several has less of it. Train with --unit subject, where ids are known, to "
+    "protect people",
+}
+
 
 def action_logits(model: nn.Module, batch: Batch) -> Tensor:
     """One score for each class, from the clips or from whatever was computed of them before."""
@@ -188,7 +195,7 @@ class ActionTask(ActionShowing):
     def open(self, weights: Path) -> MViT:  # noqa: D102
         state, config = read_state(weights), self.config.model
         model = MViT(config.size, len(state["head.1.bias"]), *config.clip_shape)
-        load_into(model, state, str(weights))
+        load_into(model, {name: value for name, value in state.items() if not name.startswith("joints.")}, str(weights))
         self.opened = weights.parent
         return model
 
@@ -254,8 +261,9 @@ class ActionTask(ActionShowing):
     def public_facts(self, data: Datasets) -> list[str]:
         """Where the masks come from, and how much of the clips they protect."""
         records, view = data.private, self.view()
+        facts = [_SEVERAL[self.config.unit]] if self.config.unit in _SEVERAL else []
         if not method_named(self.config.method).view or not isinstance(view, Tokens) or not isinstance(records, ClipRecords):
-            return []
+            return facts
         shares = protected_shares(records, view)
         lines = [
             f"the masks of all clips, which come from {records.masks}: **protected is {view.protects}**, as far as the masks say so",
@@ -265,7 +273,11 @@ class ActionTask(ActionShowing):
             lines.append(f"that {int((shares == 0).sum()):,} clips have no protected token: nothing of them is hidden by this method")
         if (shares == 1).any():
             lines.append(f"that {int((shares == 1).sum()):,} clips have no public token: nothing of them but the label is learnt exactly")
-        return lines
+        return lines + facts
+
+    def mislabelled(self, strangers: Records, members: Records, chosen: np.ndarray) -> Records:
+        """With another's label, and the mask that is theirs: it belongs to their pixels."""
+        return replace(super().mislabelled(strangers, members, chosen), truth=strangers.truth.take(chosen))
 
 
 def protected_shares(records: ClipRecords, view: Tokens) -> np.ndarray:

@@ -8,9 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from halfmask.data.store import let_go
+from halfmask.data.tables import Table
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.fingerprints import keyed_hash
 from halfmask.privacy.sampling import PublicSampler
@@ -18,6 +21,8 @@ from halfmask.training.optimise import Optimiser
 from halfmask.training.setup import Setup
 
 _AT_ONCE = 1024
+# Masks can be large, and do not change while a run goes on.
+_DIGESTS: WeakKeyDictionary[Table, bytes] = WeakKeyDictionary()
 
 
 @dataclass
@@ -79,7 +84,23 @@ def _annotations(setup: Setup) -> str:
     for start in range(0, len(private), _AT_ONCE):
         for rows in private.targets.rows(np.arange(start, min(start + _AT_ONCE, len(private)))).values():
             digest.update(rows.tobytes())
+    if setup.method.view:
+        digest.update(_borders(private.truth, setup.view.reads))
     return keyed_hash(b"annotations" + digest.digest()).hex()
+
+
+def _borders(truth: Table, reads: Sequence[str]) -> bytes:
+    """What a view goes by besides the record itself, such as a mask: another one would publish what this one keeps back."""
+    names = [name for name in truth.shapes() if name in reads]
+    if names and truth not in _DIGESTS:
+        digest = hashlib.sha256()
+        for start in range(0, len(truth), _AT_ONCE):
+            rows = truth.rows(np.arange(start, min(start + _AT_ONCE, len(truth))))
+            for name in names:
+                digest.update(rows[name].tobytes())
+            let_go(truth)
+        _DIGESTS[truth] = digest.digest()
+    return _DIGESTS[truth] if names else b""
 
 
 def restore(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import method_named
 from halfmask.settings import setting
+from halfmask.tasks.base import task_named
 from halfmask.views import VIEWS
 
 if TYPE_CHECKING:
@@ -117,8 +118,9 @@ class PublicConfig:
         """Refuse a shared batch where there is no private one to share, or where it is not accounted."""
         if self.shared_batch and self.first:
             raise HalfmaskError("public.shared_batch takes views from the private batch alone: set public.first to 0")
-        if self.shared_batch and run.unit != "crop":
-            raise HalfmaskError("public.shared_batch reproduces a published mistake and is accounted for unit 'crop' alone")
+        finest = next(iter(task_named(run.task).units), "record")
+        if self.shared_batch and run.unit != finest:
+            raise HalfmaskError(f"public.shared_batch reproduces a published mistake and is accounted for unit '{finest}' alone")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from halfmask.data.records import PRIVATE, VIEW
+from halfmask.data.records import VIEW
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.layered import LayeredSubspace
 from halfmask.gradients.subspace import Subspace, best_dimension
@@ -53,7 +53,8 @@ def calibrated(half: PrivateHalf, setup: Setup) -> PrivateHalf:
     watched = setup.watched
     if not setup.config.private.calibrate or watched is None:
         return half
-    sharpness = setup.task.calibrate(setup.model, watched.batches(PRIVATE, setup.device))
+    # On what the private half is shown of people: of a part of a record a model can be less sure than of the whole.
+    sharpness = setup.task.calibrate(setup.model, watched.batches(watched.shown, setup.device))
     return replace(half, sharpness=sharpness)
 
 
