@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError, unknown_name
+from halfmask.models.depthwise import DepthwiseConv3d
 
 Triple = tuple[int, int, int]
 
@@ -106,7 +107,7 @@ class Pool(nn.Module):
     def __init__(self, width: int, stride: Triple):
         super().__init__()
         self.stride = stride
-        self.pool = nn.Conv3d(width, width, _POOL, stride, _centred(_POOL), groups=width, bias=False)
+        self.pool = DepthwiseConv3d(width, _POOL, stride)
         self.norm_act = nn.Sequential(nn.LayerNorm(width, eps=_EPSILON))
 
     def forward(self, x: Tensor, grid: Grid, present: Tensor | None) -> Tensor:
@@ -308,7 +309,8 @@ class MViT(nn.Module):
         size: one of `SHAPES`.
         classes: how many.
         frames, side: of a clip, where they are not those of the size: its tables of relative positions are stretched to these.
-        joints: how many joints to place in each frame besides, for pre-training: what moves how is learnt from them much sooner.
+        joints: how many joints each token before the last blocks is asked about, in pre-training alone: how likely it is that a joint lies
+            where the token does, and where in it. How people move is learnt from that much sooner than from the names of actions.
     """
 
     def __init__(self, size: str = "nano", classes: int = 400, frames: int | None = None, side: int | None = None, joints: int = 0):
@@ -335,7 +337,7 @@ class MViT(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(width, eps=_EPSILON)
         self.head = nn.Sequential(nn.Identity(), nn.Linear(width, classes))
-        self.joints = nn.Linear(width, self.frames * joints * 2) if joints else None
+        self.joints = nn.Linear(blocks[-LAST_BLOCKS].norm1.normalized_shape[0], PATCH_STRIDE[0] * joints * 3) if joints else None
         self.apply(_begin)
         for block in self.blocks:
             assert isinstance(block, Block)
