@@ -185,10 +185,9 @@ class ActionTask(ActionShowing):
         if not keep:
             # Nothing is known of classes that the weights were not trained on: all are equally likely, and no direction is preferred.
             state |= {name: torch.zeros_like(value) for name, value in model.state_dict().items() if name.startswith("head.")}
-        # Where joints are was asked in pre-training alone.
-        state = {name: value for name, value in state.items() if not name.startswith("joints.")} | {
-            name: value for name, value in model.state_dict().items() if name.startswith("joints.")
-        }
+        # Where joints are is asked in pre-training alone.
+        asked = {name: value for name, value in model.state_dict().items() if name.startswith("joints.")}
+        state = asked | {name: value for name, value in state.items() if not name.startswith("joints.") or name in asked}
         load_into(model, {name: value.float() for name, value in state.items()}, str(path))
         return model
 

@@ -65,8 +65,8 @@ class FromClips(PublicPeople):
 def joint_losses(model: MViT, features: Tensor, joints: Tensor) -> Tensor:
     """How far the tokens of each clip are from saying where its joints are.
 
-    Every token is asked, for the frames that it stands for, whether a joint lies in its cell of the frame, against all other cells, and where
-    in it. A joint outside the frame, or in a cell whose token is not there, is not asked for.
+    Every token is asked, for the frames that it stands for, whether a joint lies in its cell of the frame, against all other cells, and
+    where in it. A joint outside the frame, or in a cell whose token is not there, is not asked for.
 
     Args:
         joints: N×T×J×2, as shares of the frame from its centre.
