@@ -22,13 +22,18 @@ from halfmask.training.runs import read_json
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: a method at an ε with its settings."""
+    """One line of a table: a method at an ε with its settings.
+
+    Attributes:
+        folds: a further setting for each run, where runs differ by more than their seed.
+    """
 
     name: str
     method: str
     epsilon: float = 5.0
     seeds: int = 3
     settings: tuple[str, ...] = ()
+    folds: tuple[str, ...] = ()
 
     def runs(self) -> list[tuple[str, int]]:
         return [(f"{self.name}-{self.epsilon:g}-{seed}".replace(" ", "_").replace("/", "_"), seed) for seed in range(self.seeds)]
@@ -66,7 +71,8 @@ def make(rows: Sequence[Row], recipe: str, options: argparse.Namespace) -> None:
             continue
         started = time.monotonic()
         flags = {"method": row.method, "epsilon": row.epsilon, "seed": seed, "even_so": True}
-        run_training(build_config(load_recipe(recipe), flags, [*row.settings, *options.others]), options.out / name)
+        changes = [*row.settings, *row.folds[seed : seed + 1], *options.others]
+        run_training(build_config(load_recipe(recipe), flags, changes), options.out / name)
         scores = (read_json(options.out / name / "metrics.json") or {})["metrics"]
         print(f"{name:44s} {next(iter(scores.values())):6.2f}   {time.monotonic() - started:5.0f} s", flush=True)
 
