@@ -35,7 +35,7 @@ from halfmask.views.tokens import Tokens
 
 # How a network is trained, and whether what lies below is computed once.
 WAYS = (("full", False), ("finetune", True), ("finetune", False), ("top", True))
-_DRAWS, _STEPS = 2, 2000
+_DRAWS, _STEPS = 3, 500
 
 CANNOT_SEE = (
     "masks that are wrong: what a mask does not cover is public, as the certificate says",

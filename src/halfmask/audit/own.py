@@ -3,6 +3,8 @@
 Canaries show that a method's mechanism holds; they have a network of their own. What a stranger's network could break is the bound on one
 unit, by a layer or a loss that couples records, by a gradient rule that does not fit, by what is not a number. Here steps are replayed with
 equal coins and equal noise on neighbouring datasets, so that whatever differs is one unit's doing. Nothing private is read or spent.
+
+A run that learns exactly from a part of each record that a mask chooses has its masks checked besides (`halfmask.audit.masks`).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
+from halfmask.audit import masks
 from halfmask.audit.canaries import quarantine
 from halfmask.audit.checks import FALSE_ALARM, noise_variance, poisson_coins
 from halfmask.audit.findings import Finding, interval
@@ -27,6 +30,7 @@ from halfmask.data.records import Datasets, Records
 from halfmask.data.tables import Arrays
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import Batch, LossFn, check_records_apart
+from halfmask.models.mvit import MViT
 from halfmask.report.audits import write_audit
 from halfmask.tasks.base import Task
 from halfmask.training.config import RunConfig, build_config
@@ -84,6 +88,9 @@ def audit_loss(task: Task, model: nn.Module, like: Records, config: RunConfig, s
             constant_divisor(trainer),
             coupling_refused(trainer, task),
         ]
+    masked = isinstance(model, MViT) and masks.has_mask(task, config)
+    if isinstance(model, MViT) and masked:
+        findings += masks.mask_findings(config, model, seed)
     return {
         "audit": "loss",
         "task": config.task,
@@ -95,7 +102,7 @@ def audit_loss(task: Task, model: nn.Module, like: Records, config: RunConfig, s
         "passed": all(finding.passed for finding in findings),
         "confidence": f"differences of replayed steps are exact up to rounding; each statistical check accuses sound code with a "
         f"probability of about {FALSE_ALARM:g}",
-        "cannot_see": list(CANNOT_SEE),
+        "cannot_see": [*CANNOT_SEE, *(masks.CANNOT_SEE if masked else ())],
     }
 
 

@@ -64,7 +64,7 @@ def mechanism(
 ) -> None:
     """Send canaries through the real training step of each method, and check noise, clip, coins, views and divisor.
 
-    With a run: take real steps with its task's own loss and network, on noise in the shape of its records.
+    With a run: take real steps with its task's own loss and network, on noise in the shape of its records; and check its masks, if any.
 
     Exits with code 1 if any attack proves more than was claimed, or any check fails. No data of yours is read.
     """
@@ -80,6 +80,26 @@ def mechanism(
         _finish(audit_run(open_run(run, "cpu"), seed), out, as_json)
         return
     _finish(audit_mechanism(None if method is None else names(method, "--method"), epsilon, seed, note, assignments or ()), out, as_json)
+
+
+@app.command("masks")
+def masks(
+    recipe: Annotated[str, typer.Argument(help="A recipe of task action, by name or file.")] = "action/figures",
+    assignments: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting. May be repeated.")] = None,
+    seed: SeedOption = 0,
+    out: OutOption = Path("audits"),
+    threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change stored pixels of clips of noise: what is protected must have no part in the public half, and absent tokens in nothing.
+
+    Exits with code 1 if any check fails. No data of yours is read. A run's own network is tried with `halfmask audit mechanism RUN`.
+    """
+    from halfmask.audit.masks import audit_recipe
+    from halfmask.training.config import build_config, load_recipe
+
+    use_threads(threads)
+    _finish(audit_recipe(build_config(load_recipe(recipe), {}, assignments or []), seed), out, as_json)
 
 
 @app.command("model")

@@ -62,6 +62,16 @@ def _loss(body: Body) -> Summary:
     return Summary(("check", "found", "expected", "result"), rows, lines, failures)
 
 
+def _masks(body: Body) -> Summary:
+    rows = [(check["check"], check["found"], check["expected"], word(check)) for check in body["checks"]]
+    failures = [f"{check['check']}: {check['found']}; expected {check['expected']}" for check in body["checks"] if not check["passed"]]
+    lines = [
+        f"Method '{body['method']}' of task '{body['task']}', which protects {body['protects']}: clips of noise with masks, from stored "
+        "pixels to the gradient. What must not change must not change by one bit."
+    ]
+    return Summary(("check", "found", "expected", "result"), rows, lines, failures)
+
+
 def _model(body: Body) -> Summary:
     rows = []
     for result in body["results"]:
@@ -143,6 +153,7 @@ def _view(body: Body) -> Summary:
 _MAKERS: dict[str, Callable[[Body], Summary]] = {
     "mechanism": _mechanism,
     "loss": _loss,
+    "masks": _masks,
     "model": _model,
     "identity": _identity,
     "planted": _planted,

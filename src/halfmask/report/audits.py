@@ -22,6 +22,7 @@ from halfmask.report.style import STYLE
 _TITLES = {
     "mechanism": "Audit of the mechanism",
     "loss": "Audit of the loss: what can one unit do to a step?",
+    "masks": "Audit of the masks: does anything protected reach the public half?",
     "model": "Audit of the model: who was in the training set?",
     "identity": "Audit of the features: does the network know its people?",
     "planted": "Audit of the recipe: can planted people be found in the model?",
