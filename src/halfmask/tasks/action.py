@@ -171,7 +171,7 @@ class ActionTask(ActionShowing):
     def build(self, data: Datasets) -> MViT:  # noqa: D102
         assert isinstance(data.private, ClipRecords)
         config = self.config.model
-        model = MViT(config.size, len(data.private.classes), *config.clip_shape, joints=_JOINTS if self.config.pretrain.joints else 0)
+        model = MViT(config.size, len(data.private.classes), *self.clip_shape, joints=_JOINTS if self.config.pretrain.joints else 0)
         if config.weights is None or self.config.strategy == "scratch":
             return model
         path = Path(config.weights).expanduser()
@@ -193,7 +193,7 @@ class ActionTask(ActionShowing):
 
     def open(self, weights: Path) -> MViT:  # noqa: D102
         state, config = read_state(weights), self.config.model
-        model = MViT(config.size, len(state["head.1.bias"]), *config.clip_shape)
+        model = MViT(config.size, len(state["head.1.bias"]), *self.clip_shape)
         load_into(model, {name: value for name, value in state.items() if not name.startswith("joints.")}, str(weights))
         self.opened = weights.parent
         return model
