@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -365,6 +366,40 @@ def test_views_of_frames_serve_feature_methods(random_clips: Clips) -> None:
     config = config_of(method="feature", strategy="full")
     setup = setup_of(replace(config, view=replace(config.view, name="blur", options={"kernel": 9, "sigma": 4.0})), random_clips())
     assert setup.private.shown == "private" and setup.view.describe().startswith("of each frame")
+
+
+def photographed(count: int, seed: int, first: int = 0) -> list[tuple[str, Film]]:
+    """Films of rooms that are told apart: coarse noise, and somebody before it."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for number in range(first, first + count):
+        room = cv2.resize(rng.integers(0, 256, (6, 7, 3), dtype=np.uint8), (96, 80), interpolation=cv2.INTER_CUBIC)
+        person = np.zeros((FRAMES, 80, 96), bool)
+        person[:, 10:70, 30:60] = True
+        made.append((f"{seed}/{number}", Film(np.where(person[..., None], np.uint8(90), room[None]), person=person)))
+    return made
+
+
+def mirrored_and_encoded(film: Film) -> Film:
+    frames = [cv2.imdecode(cv2.imencode(".jpg", frame, [cv2.IMWRITE_JPEG_QUALITY, 85])[1], cv2.IMREAD_COLOR) for frame in film.frames]
+    return replace(film, frames=np.stack(frames)[:, :, ::-1].copy(), person=film.person[:, :, ::-1])
+
+
+def records_named(some: list[tuple[str, Film]], name: str) -> ClipRecords:
+    takes = [Take(take, CLASSES[number % 3], Stored(film), video=take) for number, (take, film) in enumerate(some)]
+    return clip_records(takes, CLASSES, FRAMES, SIDE, name=name, masks=OwnMasks("drawn by hand"), workers=1)[0]
+
+
+@pytest.mark.parametrize("part", ["public", "test"])
+def test_a_private_film_in_another_part_is_refused_or_left_out(part: str) -> None:
+    """Under another name, mirrored and encoded anew: it is scored openly, or called public, as it is."""
+    private, others = photographed(6, 1), photographed(5, 2)
+    others.append(("somebody else", mirrored_and_encoded(private[2][1])))
+    parts = {part: records_named(others, "others")}
+    with pytest.raises(HalfmaskError, match="private"):
+        setup_of(config_of(strategy="full"), records_named(private, "mine"), **parts)
+    setup = setup_of(config_of("data.recurring=leave-out", strategy="full"), records_named(private, "mine"), **parts)
+    assert len(setup.private) == 5 and setup.data.recurring == 1
 
 
 # ---- what the certificate says -------------------------------------------------------------------------------------------

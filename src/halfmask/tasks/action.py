@@ -49,6 +49,7 @@ _PROTECTED = {
     "mask": "what the data holder's mask protects",
 }
 
+_NO_MASKS = "these clips have no masks: say where masks come from with data.masks (own, files, boxes or motion)"
 _SEVERAL = {
     "clip": "that the promise is to one clip: a video or a person of several clips has less of it. Train with --unit video, or with --unit "
     "subject where ids are known, to protect those",
@@ -146,6 +147,8 @@ class ActionTask(ActionShowing):
         unknown = sorted(config.view.options.keys() - {"edges"})
         if unknown:
             raise HalfmaskError(f"view 'tokens' does not take {', '.join(unknown)}: expected edges, 'private' or 'cleared'")
+        if config.data.masks == "none" and method_named(config.method).view:
+            raise HalfmaskError(_NO_MASKS)
         return Tokens(
             config.view.options.get("edges", "private"),
             divides=method_named(config.method).rest,
@@ -171,8 +174,7 @@ class ActionTask(ActionShowing):
     def build(self, data: Datasets) -> MViT:  # noqa: D102
         assert isinstance(data.private, ClipRecords)
         config = self.config.model
-        frames, side = config.clip_shape
-        model = MViT(config.size, len(data.private.classes), frames, side, _JOINTS if self.config.pretrain.joints else 0)
+        model = MViT(config.size, len(data.private.classes), *self.clip_shape, joints=_JOINTS if self.config.pretrain.joints else 0)
         if config.weights is None or self.config.strategy == "scratch":
             return model
         path = Path(config.weights).expanduser()
@@ -193,7 +195,7 @@ class ActionTask(ActionShowing):
 
     def open(self, weights: Path) -> MViT:  # noqa: D102
         state, config = read_state(weights), self.config.model
-        model = MViT(config.size, len(state["head.1.bias"]), *config.clip_shape)
+        model = MViT(config.size, len(state["head.1.bias"]), *self.clip_shape)
         load_into(model, {name: value for name, value in state.items() if not name.startswith("joints.")}, str(weights))
         self.opened = weights.parent
         return model
@@ -282,7 +284,7 @@ class ActionTask(ActionShowing):
 def protected_shares(records: ClipRecords, view: Tokens) -> np.ndarray:
     """Of each clip, the share of its tokens that anything protected has a part in."""
     if "hidden" not in records.truth.shapes():
-        raise HalfmaskError("these clips have no masks: say where masks come from with data.masks (own, files, boxes or motion)")
+        raise HalfmaskError(_NO_MASKS)
     return np.array([view.any_of(row).mean() for row in _rows(records)])
 
 
