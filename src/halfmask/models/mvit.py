@@ -326,18 +326,20 @@ class MViT(nn.Module):
         self.grid = Grid(self.frames, self.side, self.side).pooled(PATCH_STRIDE)
         grid, known = self.grid, Grid(shape.frames, shape.side, shape.side).pooled(PATCH_STRIDE)
         width, key_stride = shape.widths[0], shape.first_key_stride
+        widths: list[int] = []
         blocks: list[nn.Module] = []
         for stage, (outputs, heads, depth) in enumerate(zip(shape.widths, shape.heads, shape.depths, strict=True)):
             if stage:
                 key_stride = max(1, key_stride // 2)
             for number in range(depth):
                 step = 2 if stage and not number else 1
+                widths.append(width)
                 blocks.append(Block(width, outputs, heads, grid, known, (1, step, step), (1, key_stride, key_stride)))
                 grid, known, width = grid.pooled((1, step, step)), known.pooled((1, step, step)), outputs
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(width, eps=_EPSILON)
         self.head = nn.Sequential(nn.Identity(), nn.Linear(width, classes))
-        self.joints = nn.Linear(blocks[-LAST_BLOCKS].norm1.normalized_shape[0], PATCH_STRIDE[0] * joints * 3) if joints else None
+        self.joints = nn.Linear(widths[-LAST_BLOCKS], PATCH_STRIDE[0] * joints * 3) if joints else None
         self.apply(_begin)
         for block in self.blocks:
             assert isinstance(block, Block)
