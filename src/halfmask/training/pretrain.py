@@ -38,9 +38,6 @@ from halfmask.training.spending import Payments
 from halfmask.training.strategy import with_lower_features
 from halfmask.views import make_view
 
-# A gradient longer than this is shortened to it: the first ones, of an untrained network, can be.
-_LONGEST = 50.0
-
 
 def pretrain(config: RunConfig, out: Path, progress: Progress | None = None) -> Path:
     """Train a model on the public people of a recipe's dataset and save it; returns the run folder.
@@ -120,7 +117,13 @@ class Unpaid(Payments):
 
 
 class PublicPeople(PublicHalf):
-    """Public people, shown for what they are. What no gradient may be longer than, it is not."""
+    """Public people, shown for what they are.
+
+    Attributes:
+        longest: a gradient longer than this is shortened to it: the first ones, of an untrained network, can be.
+    """
+
+    longest = 50.0
 
     def __init__(self, setup: Setup, engine: ClippingEngine):
         super().__init__(setup, engine, Showing(setup.config.augment, setup.task, setup.config.seed + 2, setup.device))
@@ -129,7 +132,7 @@ class PublicPeople(PublicHalf):
         """The mean gradient of the next batch."""
         with self.learning():
             gradient = super().gradient()
-        return gradient * min(1.0, _LONGEST / (float(gradient.norm()) + 1e-6))
+        return gradient * min(1.0, self.longest / (float(gradient.norm()) + 1e-6))
 
     def learning(self) -> AbstractContextManager[None]:
         """What the network may learn of a batch besides."""
