@@ -34,8 +34,8 @@ from halfmask.views.tokens import Tokens
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SMALL = ("model.weights=null", "model.frames=4", "model.side=32")
-PIXELS, SEEN, TOKENS = "protected-pixels-change-nothing-public", "public-pixels-are-seen", "tokens-of-protected-pixels-are-private"
-UNREAD, NOTHING, BATCHES = "pixels-of-absent-tokens-have-no-part", "absent-tokens-are-nothing", "public-batch-independent"
+PIXELS, SEEN, TOKENS = "protected pixels change nothing public", "public pixels are seen", "tokens of protected pixels are private"
+UNREAD, NOTHING, BATCHES = "pixels of absent tokens have no part", "absent tokens are nothing", "public-batch-independent"
 Patch = pytest.MonkeyPatch
 
 

@@ -40,6 +40,21 @@ def test_a_fault_ends_with_another_code(halfmask: Callable[..., Any], tmp_path: 
     assert "noise-variance" in [check["check"] for check in found["checks"] if not check["passed"]]
 
 
+def test_masks_are_audited_by_recipe(halfmask: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import halfmask.audit.mask_clips as mask_clips
+
+    monkeypatch.setattr(mask_clips, "CLIPS", 3)
+    small = ("--set", "model.weights=null", "--set", "model.frames=2", "--set", "model.side=32")
+    result = halfmask("audit", "masks", "action/figures", *small, "--out", tmp_path)
+    assert result.code == 0 and "absent tokens are" in result.out and "FAIL" not in result.out, result.err
+    assert json.loads((tmp_path / "masks.json").read_text())["protects"] == "background" and (tmp_path / "index.html").is_file()
+    monkeypatch.setattr(mask_clips, "protected_of", lambda film, protect, margin: film.person | True)
+    broken = halfmask("audit", "masks", "action/figures", *small, "--out", tmp_path)
+    assert broken.code == 1 and "FAIL" in broken.out, "everything was to be protected, and a part was public"
+    refused = halfmask("audit", "masks", "pose/figures", "--out", tmp_path)
+    assert refused.code != 0 and "no mask in method" in refused.err
+
+
 def test_a_run_is_attacked_by_its_path_alone(
     halfmask: Callable[..., Any], trained: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

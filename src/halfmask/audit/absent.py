@@ -29,20 +29,23 @@ def garbage(model: MViT, tokens: Tensor, absent: bool = True, seed: int = 0) -> 
     """
     spoil = _Spoiler(absent, seed)
     try:
-        spoil.after(model.conv_proj, tokens)
+        spoil.after(tokens, model.conv_proj)
         present = tokens
         for block in model.blocks:
             assert isinstance(block, Block)
             after = _any(present, block.skip_kernel, block.stride)
             attention = block.attn
             spoil.before(block, present)
-            for layer in (block.norm1, attention.qkv, block.project):
-                spoil.after(layer, present)
+            spoil.after(present, block.norm1, attention.qkv, block.project)
             for pool in (attention.pool_k, attention.pool_v):
                 spoil.pool(pool, _any(present, pool.pool.kernel_size, pool.stride))  # type: ignore[arg-type]
             spoil.pool(attention.pool_q, after)
+<<<<<<< HEAD
             for part in (attention.project, attention, block.norm2, block.mlp):
                 spoil.after(part, after)
+=======
+            spoil.after(after, attention.project, attention, block.norm2, block.mlp)
+>>>>>>> helper-audit
             present = after
         yield
     finally:
@@ -70,14 +73,14 @@ class _Spoiler:
         spoilt = self._spoilt(present)
         self.handles.append(layer.register_forward_pre_hook(lambda _, given: (spoilt(given[0]), *given[1:])))
 
-    def after(self, layer: nn.Module | None, present: Tensor) -> None:
-        if layer is not None:
-            spoilt = self._spoilt(present)
-            self.handles.append(layer.register_forward_hook(lambda *call: spoilt(call[2])))
+    def after(self, present: Tensor, *layers: nn.Module | None) -> None:
+        spoilt = self._spoilt(present)
+        for layer in layers:
+            if layer is not None:
+                self.handles.append(layer.register_forward_hook(lambda *call: spoilt(call[2])))
 
     def pool(self, pool: Pool, present: Tensor) -> None:
-        self.after(pool.pool, present)
-        self.after(pool, present)
+        self.after(present, pool.pool, pool)
 
     def _spoilt(self, present: Tensor) -> Callable[[Tensor], Tensor]:
         chosen = ~present if self.absent else present

@@ -109,18 +109,18 @@ def stored_pixels(bench: Bench, clips: ClipRecords, hidden: ClipRecords, shown: 
     seen = sum(int((mine[name] != changed[name]).sum()) for name in mine)
     return [
         Finding(
-            "protected-pixels-change-nothing-public",
+            "protected pixels change nothing public",
             not moved and not leaks and finite,
-            f"with other protected pixels stored, {moved:,} numbers of ψ change, and the public gradient in {_listed(leaks)}",
-            "0 numbers, and no way of training",
+            f"with other protected pixels stored, {moved:,} numbers of ψ and {_counted(leaks)} public gradients change",
+            f"0 numbers, and 0 of {len(WAYS)}",
             "a straddling token that is public uncleared, a mask after the embedding, resampling before masking, attention or a statistic "
             "over both sets of tokens",
         ),
         Finding(
-            "public-pixels-are-seen",
+            "public pixels are seen",
             seen > 0 and not deaf,
-            f"with other public pixels stored, {seen:,} numbers of ψ change, and the public gradient in all but {_listed(deaf)}",
-            "more than 0, and all but no way of training",
+            f"with other public pixels stored, {seen:,} numbers of ψ change, and {_counted(deaf)} public gradients do not",
+            f"more than 0, and 0 of {len(WAYS)}",
             "a public half that learns nothing, to which every other check would be blind",
         ),
     ]
@@ -147,7 +147,7 @@ def tokens_of_protected_pixels(bench: Bench, clips: ClipRecords, hidden: ClipRec
     exposed = 0 if view.edges == "cleared" else int((moved & public).sum())
     missed, beyond = int((moved & ~rest).sum()), int((~public & ~rest).sum())
     return Finding(
-        "tokens-of-protected-pixels-are-private",
+        "tokens of protected pixels are private",
         not exposed and not missed and not beyond and bool(moved.any()) and bool(public.any()),
         f"{int(moved.sum()):,} of {moved.size:,} tokens move with protected pixels: {exposed} of them are public, {missed} are not in the "
         f"rest; {beyond} tokens are in neither",
@@ -167,7 +167,7 @@ def unread_pixels(bench: Bench, clips: ClipRecords) -> Finding:
         if _same(bench.model, loss, batch, batch | {"clip": _other(batch["clip"], read)}):
             blind.append(source)
     return Finding(
-        "pixels-of-absent-tokens-have-no-part",
+        "pixels of absent tokens have no part",
         differing == 0 and unread > 0 and not blind,
         f"of {unread:,} pixels that only absent tokens read, others change {differing} of the halves" + _blind(blind),
         "some pixels, and 0 halves",
@@ -191,7 +191,7 @@ def absent_tokens(bench: Bench, clips: ClipRecords) -> Finding:
         if _equal(plain, noticed):
             blind.append(source)
     return Finding(
-        "absent-tokens-are-nothing",
+        "absent tokens are nothing",
         not differing and absent > 0 and not blind,
         f"garbage at {absent:,} absent tokens, behind every layer, changes {_listed(differing)}" + _blind(blind),
         "some tokens, and no half",
@@ -253,7 +253,11 @@ def _equal(mine: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
 
 
 def _way(strategy: str, cached: bool) -> str:
-    return f"{strategy}, {'features computed once' if cached else 'from the clip'}"
+    return f"{strategy}, {'features computed once' if cached else 'from the clips'}"
+
+
+def _counted(ways: Sequence[str]) -> str:
+    return f"{len(ways)} of {len(WAYS)}" + (f" ({'; '.join(ways)})" if ways else "")
 
 
 def _listed(names: Sequence[str]) -> str:

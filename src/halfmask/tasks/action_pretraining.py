@@ -14,9 +14,8 @@ from halfmask.training.pretrain import PublicPeople
 from halfmask.training.setup import Setup
 from halfmask.views.tokens import EDGES, Tokens
 
-
-# Of the clips that are shown in part, the share that show what their mask leaves public, and not the other side; and the share of those at whose
-# border tokens are cleared, and not left out.
+# Of the clips that are shown in part, the share that show what their mask leaves public, and not the other side; and the share of those at
+# whose border tokens are cleared, and not left out.
 _AS_MASKED, _CLEARED = 0.75, 0.8
 
 
