@@ -40,12 +40,7 @@ def garbage(model: MViT, tokens: Tensor, absent: bool = True, seed: int = 0) -> 
             for pool in (attention.pool_k, attention.pool_v):
                 spoil.pool(pool, _any(present, pool.pool.kernel_size, pool.stride))  # type: ignore[arg-type]
             spoil.pool(attention.pool_q, after)
-<<<<<<< HEAD
-            for part in (attention.project, attention, block.norm2, block.mlp):
-                spoil.after(part, after)
-=======
             spoil.after(after, attention.project, attention, block.norm2, block.mlp)
->>>>>>> helper-audit
             present = after
         yield
     finally:

@@ -112,12 +112,8 @@ class Bench:
         self.config, self.home, self.seed = quiet_config(config, seed), home, seed
         self.task = ActionTask(self.config)
         self.model = _small(model, self.config)
-<<<<<<< HEAD
-        self.films = noise_films(*self.task.clip_shape, seed)
-=======
         self.frames, self.side = self.config.model.clip_shape
         self.films = noise_films(self.frames, self.side, seed)
->>>>>>> helper-audit
         data = self.config.data
         self.protected = [protected_of(film, data.protect, data.margin) for film in self.films]
         self._made = 0
@@ -129,12 +125,8 @@ class Bench:
         found, _ = clip_records(
             takes,
             CLASSES,
-<<<<<<< HEAD
-            *self.task.clip_shape,
-=======
             self.frames,
             self.side,
->>>>>>> helper-audit
             data.protect,
             name="noise",
             masks=OwnMasks("the audit"),
