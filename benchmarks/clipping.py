@@ -24,6 +24,7 @@ from halfmask.gradients.mechanism import Mechanism
 from halfmask.gradients.slow import slow_terms
 from halfmask.gradients.subspace import Subspace
 from halfmask.models.hyperface import HyperFace
+from halfmask.models.mvit import MViT, Pool, last_normalisations
 from halfmask.models.pose import choose_parameters
 from halfmask.models.simcc import PoseModel
 from halfmask.models.tinyvit import ConvNorm
@@ -94,7 +95,37 @@ def face_case(size: str, records: int, weighted: bool = True) -> tuple[nn.Module
     return model, loss, batch
 
 
+def action_case(strategy: str, records: int = 16, torchs_own: bool = False) -> tuple[nn.Module, Callable[..., Tensor], Batch]:
+    """MViT-nano on clips of which some tokens are there.
+
+    Args:
+        torchs_own: with torch's own depthwise convolutions, which peers know, in the place of ours, whose gradients are faster.
+    """
+    torch.manual_seed(0)
+    model = MViT("nano", 16)
+    for module in list(model.modules()) if torchs_own else ():
+        if isinstance(module, Pool):
+            ours = module.pool
+            module.pool = nn.Conv3d(  # type: ignore[assignment]
+                ours.in_channels, ours.out_channels, ours.kernel_size, ours.stride, ours.padding, groups=ours.groups, bias=False
+            )
+    trained = {id(p) for p in (last_normalisations(model) if strategy == "finetune" else model.parameters())}
+    for parameter in model.parameters():
+        parameter.requires_grad = id(parameter) in trained
+    clips = torch.randn(records, 3, model.frames, model.side, model.side)
+    batch = {"x": clips, "tokens": torch.rand(records, *model.grid) < 0.5, "y": torch.randint(0, 16, (records,))}
+
+    def loss(network: nn.Module, some: Batch) -> Tensor:
+        return F.cross_entropy(network(some["x"], some["tokens"]), some["y"], reduction="none")
+
+    return model, loss, batch
+
+
 CASES = {
+    "mvit-finetune": lambda: action_case("finetune"),
+    "mvit-full": lambda: action_case("full"),
+    "mvit-finetune, torch's convolutions": lambda: action_case("finetune", torchs_own=True),
+    "mvit-full, torch's convolutions": lambda: action_case("full", torchs_own=True),
     "hyperface-small": lambda: face_case("small", 64),
     "hyperface-small, constant weights": lambda: face_case("small", 64, weighted=False),
     "hyperface-paper": lambda: face_case("paper", 32),

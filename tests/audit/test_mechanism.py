@@ -138,9 +138,10 @@ def test_options_are_audited_with_the_methods_that_have_them(monkeypatch: pytest
     body = audit.audit_mechanism(settings=[RESIDUAL])
     assert [p.method for p in seen] == ["feature", "feature-projective"] and body["settings"] == [RESIDUAL]
     assert all(p.config().private.residual for p in seen)
-    assert audit._methods_with([FIRST]) == ["projected", "feature-projective"]
-    with pytest.raises(HalfmaskError, match=r"private\.residual compares"):
-        audit.audit_mechanism(["dpsgd"], settings=[RESIDUAL])
+    assert audit._methods_with([FIRST]) == ["projected", "feature-projective", "masked-projective"]
+    for method in ("dpsgd", "masked"):
+        with pytest.raises(HalfmaskError, match=r"private\.residual compares"):
+            audit.audit_mechanism([method], settings=[RESIDUAL])
     with pytest.raises(HalfmaskError, match="canaries can be sent through"):
         audit.audit_mechanism(settings=["optimiser.learning_rate=1"])
 
@@ -163,14 +164,14 @@ def scale_noise(patch: pytest.MonkeyPatch, factor: float) -> None:
     patch.setattr(RandomStream, "gaussian", lambda self, *a: factor * real(self, *a))
 
 
-@pytest.mark.parametrize("method", ["dpsgd", "projected"])
+@pytest.mark.parametrize("method", ["dpsgd", "projected", "masked", "masked-projective"])
 def test_missing_noise_is_heard_and_measured(method: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scale_noise(monkeypatch, 0.0)
     assert one_step(method, folder).lower_bound > 3 * CLAIM
     assert not checks.noise_variance(small(method, folder)).passed
 
 
-@pytest.mark.parametrize("method", ["dpsgd", "projected"])
+@pytest.mark.parametrize("method", ["dpsgd", "projected", "masked"])
 def test_a_quarter_of_the_noise_is_measured(method: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Canaries prove about 1 then, which is the claim itself: the variance is what must catch it."""
     scale_noise(monkeypatch, 0.25)
@@ -187,7 +188,7 @@ def test_a_small_error_of_the_noise_is_measured_though_not_heard(folder: Path, m
 # ---- clip ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["dpsgd", "feature-projective"])
+@pytest.mark.parametrize("method", ["dpsgd", "feature-projective", "masked", "masked-projective"])
 def test_a_skipped_clip_is_seen(method: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = engine._clip_factors
 
@@ -286,7 +287,8 @@ def test_a_clip_norm_that_follows_private_people_is_seen(folder: Path, monkeypat
 # ---- batches -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_shared_public_batch_is_heard_and_counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["feature", "masked"])
+def test_a_shared_public_batch_is_heard_and_counted(method: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Shares(Trainer):
         """One batch for both halves, and an accountant who does not know it."""
 
@@ -296,14 +298,15 @@ def test_a_shared_public_batch_is_heard_and_counted(folder: Path, monkeypatch: p
             self.exact, self.noised = shared, replace(self.noised, publish=shared.publish)
 
     monkeypatch.setattr(canaries, "Trainer", Shares)
-    run = audit._Run.of(plan("feature", batch=10, steps=1000), coins(), folder)
+    run = audit._Run.of(plan(method, batch=10, steps=1000), coins(), folder)
     assert audit._sampled(run).lower_bound > CLAIM
     monkeypatch.setattr(checks, "_COIN_STEPS", 1000)
     assert not checks.public_batch_independent(run.trainer).passed
 
 
-def test_independent_batches_and_coins_are_counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = ready(plan("feature", batch=10, steps=100), canary_records(np.zeros(audit.CANARIES, int), "test/count"), folder)
+@pytest.mark.parametrize("method", ["feature", "masked"])
+def test_independent_batches_and_coins_are_counted(method: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = ready(plan(method, batch=10, steps=100), canary_records(np.zeros(audit.CANARIES, int), "test/count"), folder)
     assert checks.poisson_coins(trainer).passed
     monkeypatch.setattr(checks, "_COIN_STEPS", 2000)
     assert checks.public_batch_independent(trainer).passed
@@ -314,31 +317,33 @@ def test_independent_batches_and_coins_are_counted(folder: Path, monkeypatch: py
     assert not checks.poisson_coins(trainer).passed, "another rate"
 
 
-def test_a_divisor_that_is_the_realised_batch_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["dpsgd", "masked"])
+def test_a_divisor_that_is_the_realised_batch_is_seen(method: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Mechanism.release
     monkeypatch.setattr(
         Mechanism,
         "release",
         lambda self, clipped, subspace=None: real(replace(self, expected_batch=max(1, len(clipped.norms))), clipped, subspace),
     )
-    assert not quiet("dpsgd", folder)["constant-divisor"].passed
+    assert not quiet(method, folder)["constant-divisor"].passed
 
 
-def test_skipping_an_empty_batch_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["projected", "masked"])
+def test_skipping_an_empty_batch_is_seen(method: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Mechanism.release
     monkeypatch.setattr(
         Mechanism,
         "release",
         lambda self, clipped, subspace=None: real(self, clipped, subspace) * (1.0 if len(clipped.norms) else 0.0),
     )
-    found = quiet("projected", folder)
+    found = quiet(method, folder)
     assert found["constant-divisor"].passed and not found["empty-batch-noised"].passed
 
 
 # ---- what is public ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["projected", "feature-projective"])
+@pytest.mark.parametrize("method", ["projected", "feature-projective", "masked-projective"])
 def test_s_pub_left_in_the_private_set_is_heard_and_found(method: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = basis_run(method, folder)
     assert audit._basis(run).withstood(CLAIM) and checks.basis_apart(run.trainer).passed
@@ -350,8 +355,9 @@ def test_s_pub_left_in_the_private_set_is_heard_and_found(method: str, folder: P
     assert not checks.basis_apart(run.trainer).passed
 
 
-def test_a_view_that_is_computed_after_augmentation_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, view = Records.batch, small("feature", folder).setup.view
+@pytest.mark.parametrize("method", ["feature", "masked"])
+def test_a_view_that_is_computed_after_augmentation_is_seen(method: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, view = Records.batch, small(method, folder).setup.view
 
     def augmented(self: Records, records: Any, source: str = PRIVATE, device: Any = "cpu") -> dict[str, Tensor]:
         batch = real(self, records, PRIVATE, device)
@@ -361,7 +367,7 @@ def test_a_view_that_is_computed_after_augmentation_is_seen(folder: Path, monkey
         return batch
 
     monkeypatch.setattr(Records, "batch", augmented)
-    finding = checks.public_half_fixed(small("feature", folder), small("feature", folder, FULL))
+    finding = checks.public_half_fixed(small(method, folder), small(method, folder, FULL))
     assert not finding.passed and " 0 change" not in finding.found, "the public half shows the private spot"
 
 

@@ -146,6 +146,7 @@ def test_nothing_is_dilated_where_nothing_is_resampled() -> None:
 def test_without_a_mask_nothing_is_hidden() -> None:
     clip, hidden = network_frames(film_of().frames, None, 24)
     assert hidden is None and clip.shape == (5, 3, 24, 24) and clip.dtype == np.uint8
+    np.testing.assert_array_equal(clip.transpose(0, 2, 3, 1), fitted(film_of().frames, 24, "crop"))
     with pytest.raises(HalfmaskError, match=r"data\.fit"):
         windows_of((5, 60, 90), "stretch")
 

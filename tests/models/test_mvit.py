@@ -139,6 +139,16 @@ def test_what_was_computed_before_goes_on_as_if_at_once(small: MViT) -> None:
     assert torch.equal(small.upper(features), small(x, tokens))
 
 
+def test_the_last_block_of_the_class_token_alone_is_the_last_block(small: MViT) -> None:
+    features = small.lower(clips(), some_tokens())
+    whole = small.vector(features)
+    for parameter in small.parameters():
+        parameter.requires_grad = False
+    torch.testing.assert_close(small.vector(features), whole, rtol=0, atol=1e-12)
+    for parameter in small.parameters():
+        parameter.requires_grad = True
+
+
 def test_a_pooled_token_is_present_if_any_of_its_inputs_is() -> None:
     present = torch.zeros(1, 2, 8, 8, dtype=torch.bool)
     present[0, 0, 3, 3] = True

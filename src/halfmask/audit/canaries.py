@@ -14,13 +14,16 @@ What an image holds, by colour channel:
 A canary that is out has no green spot: its gradient is nothing, and its view is what it was. That is the zero-out relation. Where a run
 releases residuals, ∇l(x) − ∇l(ψ(x)), canaries carry no mark: image and view then show the same red cell, it cancels, and what is left is
 the green spot alone.
+
+Where a method shows its private half only what the view leaves of a record, the view divides canaries too: the red cells are public, and
+the rest is the image without them.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,12 +37,14 @@ from halfmask.data.prints import fingerprints_of, named_prints
 from halfmask.data.records import Datasets, Records
 from halfmask.data.tables import Arrays
 from halfmask.gradients.engine import Batch
+from halfmask.gradients.mechanism import METHODS, method_named
 from halfmask.tasks.base import Task, register
 from halfmask.training.config import RunConfig, build_config
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
 from halfmask.training.setup import prepare
+from halfmask.views import Seen, View, make_view
 
 SIDE, CELL = 72, 2
 _PLACES_A_ROW = SIDE // CELL - 1
@@ -78,16 +83,38 @@ class CanaryNetwork(nn.Module):
         return self.decision(self.spots(images))
 
 
+@dataclass(frozen=True)
+class Divided(View):
+    """A view of canaries that divides them: what of an image another view shows is public, and the image without its red cells is left."""
+
+    view: View
+
+    def of(self, record: Mapping[str, np.ndarray]) -> Seen:  # noqa: D102
+        rest = np.array(record["image"])
+        rest[0] = 0
+        return Seen(self.view.of(record).public, {"image": rest})
+
+    def describe(self) -> str:  # noqa: D102
+        return f"{self.view.describe()}; what it does not show stays private"
+
+
 @register
 class CanaryTask(Task):
     """Everyone belongs to the second of two classes; whoever has no label belongs to none."""
 
     name = "canaries"
     units = ("crop",)
+    methods = tuple(METHODS)
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:  # noqa: D102
         losses = -model(batch["image"]).log_softmax(1)[:, 1]
         return torch.where(batch["labelled"], losses, torch.zeros_like(losses))
+
+    def view(self) -> View | None:
+        """One that divides canaries, for a method that asks for that."""
+        if not method_named(self.config.method).rest:
+            return None
+        return Divided(make_view(self.config.view.name, self.config.view.options))
 
 
 def _corner(places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

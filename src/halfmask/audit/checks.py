@@ -98,7 +98,8 @@ def replayed_step(trainer: Trainer, private: Records) -> Tensor:
     witness = Witness()
     try:
         # The views of a neighbouring dataset are those it had: only the private part differs.
-        neighbour = replace(private, public=before.records.public, view_key=before.records.view_key)
+        divided = with_view(private, trainer.setup.view).rest if before.records.rest is not None else None
+        neighbour = replace(private, public=before.records.public, rest=divided, view_key=before.records.view_key)
         trainer.noised = replace(before.resumed(trainer.setup, 0, before.clip_norms), records=neighbour)
         with torch.no_grad():
             weight.zero_()
@@ -210,16 +211,20 @@ def poisson_coins(trainer: Trainer) -> Finding:
     )
 
 
-def public_batch_independent(trainer: Trainer) -> Finding:
-    """Count the people who are in the private and in the public batch of a step: chance alone puts few of them there."""
-    network = _network(trainer)
+def public_batch_independent(trainer: Trainer, rows: Callable[[Batch], np.ndarray] | None = None, steps: int | None = None) -> Finding:
+    """Count the people who are in the private and in the public batch of a step: chance alone puts few of them there.
+
+    Args:
+        rows: whose records a public batch shows; by default canaries, who show it themselves.
+    """
+    steps, rows = steps or _COIN_STEPS, rows or _places(trainer)
     units, shared, expected, variance = len(trainer.setup.units), 0, 0.0, 0.0
-    for _ in range(_COIN_STEPS):
+    for _ in range(steps):
         records, _, _ = trainer.setup.units.records_of(trainer.noised.poisson.draw())
         if trainer.noised.publish is not None:
             trainer.noised.publish(records)
         public = trainer.exact.batch()
-        seen = network.spots(public["image"])[:, network.places :].argmax(1).numpy() if public is not None else np.zeros(0, int)
+        seen = rows(public) if public is not None else np.zeros(0, int)
         shared += len(np.intersect1d(records, seen))
         expected += trainer.setup.sampling_rate * trainer.exact.size
         variance += trainer.exact.size * trainer.setup.sampling_rate * (1 - trainer.setup.sampling_rate)
@@ -227,10 +232,15 @@ def public_batch_independent(trainer: Trainer) -> Finding:
     return Finding(
         "public-batch-independent",
         abs(shared - expected) <= reach,
-        f"{shared:,} people in both batches over {_COIN_STEPS:,} steps of {units} units",
+        f"{shared:,} people in both batches over {steps:,} steps of {units} units",
         interval(expected - reach, expected + reach),
         "one batch for both halves: the exact public gradient then shows the coins",
     )
+
+
+def _places(trainer: Trainer) -> Callable[[Batch], np.ndarray]:
+    network = _network(trainer)
+    return lambda public: network.spots(public["image"])[:, network.places :].argmax(1).numpy()
 
 
 def public_half_fixed(trainer: Trainer, neighbour: Trainer, draws: int = 50) -> Finding:

@@ -119,7 +119,7 @@ def _methods_with(settings: Sequence[str]) -> list[str]:
     of_views = any(setting.startswith("private.residual") for setting in settings)
     of_subspaces = any(setting.startswith("subspace.") for setting in settings)
     methods = [METHODS[name] for name in private_methods()]
-    return [m.name for m in methods if m.view >= of_views and m.projected >= of_subspaces]
+    return [m.name for m in methods if (m.view and not m.rest) >= of_views and m.projected >= of_subspaces]
 
 
 def _audit_method(once: Plan, folder: Path) -> dict[str, Any]:

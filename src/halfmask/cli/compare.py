@@ -28,7 +28,7 @@ def compare(
     methods: Annotated[
         str | None,
         typer.Option(
-            help="Methods, with commas between. (default: all; non-private, which ends an account, on 'figures' alone)",
+            help="Methods, with commas between. (default: all of the task's; non-private, which ends an account, on 'figures' alone)",
             rich_help_panel=_GRID,
         ),
     ] = None,
@@ -66,8 +66,10 @@ def compare(
 
     body = load_recipe(recipe) | ({} if device is None else {"device": device})
     changes = assignments or []
-    chosen = [*METHODS] if methods is None else names(methods, "--methods")
-    base = build_config(body, {"method": chosen[0]}, changes)
+    chosen = [] if methods is None else names(methods, "--methods")
+    base = build_config(body, {"method": chosen[0]} if chosen else {}, changes)
+    kind = task_named(base.task)
+    chosen = chosen or [*(kind.compared or kind.methods)]
     if methods is None and base.data.name != "figures":
         # A run without noise ends the account of real people: nobody gets one unasked.
         chosen = [name for name in chosen if METHODS[name].private != "exact"]
@@ -82,7 +84,7 @@ def compare(
     planned = plan_sweep(body, grid, changes, out)
     try:
         with TerminalProgress() as progress:
-            people = task_named(base.task)(base).load_test(progress.stage)
+            people = kind(base).load_test(progress.stage)
             for number, run in enumerate(planned, 1):
                 progress.next_run()
                 do_run(run, f"run {number}/{len(planned)}: {run.combination.label}", progress)

@@ -33,7 +33,7 @@ def train(
     method: Annotated[
         str | None,
         typer.Option(
-            help="dpsgd, projected, feature, feature-projective, or for comparison public-only, non-private.",
+            help="dpsgd, projected, feature, feature-projective, for clips masked, or for comparison public-only, non-private.",
             rich_help_panel=_PRIVACY,
         ),
     ] = None,

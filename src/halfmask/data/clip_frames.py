@@ -101,8 +101,9 @@ def windows_of(shape: tuple[int, ...], fit: str = "crop", person: np.ndarray | N
     return [(int(top), int(left), side, side) for top, left in np.clip(corners, 0, [height - side, width - side])]
 
 
-def fitted(frames: np.ndarray, size: int, windows: list[Window]) -> np.ndarray:
-    """F×H×W(×3) seen through windows, resampled to F×size×size(×3)."""
+def fitted(frames: np.ndarray, size: int, windows: list[Window] | str = "crop") -> np.ndarray:
+    """F×H×W(×3) seen through windows, or as one of `FIT` says, resampled to F×size×size(×3)."""
+    windows = windows_of(frames.shape[:3], windows) if isinstance(windows, str) else windows
     cut = [frame[top : top + height, left : left + width] for frame, (top, left, height, width) in zip(frames, windows, strict=True)]
     if not _resampled(size, windows):
         return np.stack(cut)

@@ -51,8 +51,12 @@ class MaskSource(Protocol):
     @property
     def key(self) -> str: ...  # noqa: D102
 
-    def __call__(self, take: Take, film: Film) -> Film:
-        """The film with its mask; without one where there is none for it."""
+    def __call__(self, take: Take, film: Film, picked: np.ndarray | None = None) -> Film:
+        """The film with its mask; without one where there is none for it.
+
+        Args:
+            picked: the frames whose masks will be looked at; all, if not given.
+        """
 
     def stamp(self, take: Take) -> str:
         """Changes when the mask's file does."""
@@ -66,7 +70,7 @@ class NoMasks:
     words = ""
     key = "none"
 
-    def __call__(self, take: Take, film: Film) -> Film:
+    def __call__(self, take: Take, film: Film, picked: np.ndarray | None = None) -> Film:
         """The film, and no mask."""
         return replace(film, person=None, protected=None)
 
@@ -83,7 +87,7 @@ class OwnMasks:
     kind = "own"
     key = "own"
 
-    def __call__(self, take: Take, film: Film) -> Film:
+    def __call__(self, take: Take, film: Film, picked: np.ndarray | None = None) -> Film:
         """The film as it is."""
         return film
 
@@ -116,7 +120,7 @@ class FileMasks:
         """The folder is told by the files' stamps."""
         return f"files/{self.protect}/{self.blended}"
 
-    def __call__(self, take: Take, film: Film) -> Film:
+    def __call__(self, take: Take, film: Film, picked: np.ndarray | None = None) -> Film:
         """The film with the mask that was found for it."""
         found = read_mask(self.folder, take.name)
         return film if found is None else with_mask(film, certain(found, self.protect), self.protect, self.blended)
@@ -155,7 +159,7 @@ class BoxMasks:
         """By take and frame, K×4."""
         return read_boxes(self.path)
 
-    def __call__(self, take: Take, film: Film) -> Film:
+    def __call__(self, take: Take, film: Film, picked: np.ndarray | None = None) -> Film:
         """The film with its boxes as the mask."""
         of_take = self.boxes.get(take.name) or self.boxes.get(str(Path(take.name).with_suffix("")))
         if not of_take:

@@ -145,7 +145,7 @@ class _Maker:
         picked = pick(len(stored), self.frames)
         protected = person = None
         if self.protect:
-            masked = self.source(take, film)
+            masked = self.source(take, film, picked)
             own, person = masked.protected, masked.person
             if (own if self.protect == "mask" else person) is None or (person is None and self.fit == "person"):
                 raise _Problem(_NO_MASK)

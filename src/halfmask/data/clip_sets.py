@@ -29,8 +29,8 @@ _PARTS = ("private", "public", "test", "tuning", "basis")
 _MISSING = ("refuse", "allow")
 # So many public clips of `figures`, after those that are learnt from, judge weights that were pre-trained.
 _JUDGED = 240
-# An outline by motion is off by so many pixels as a rule.
-_MOTION_MARGIN = 2
+# An outline by motion is off by about so many pixels.
+_MOTION_MARGIN = 1
 
 
 def clip_formats() -> tuple[str, ...]:
@@ -111,12 +111,16 @@ class ClipDataConfig:
     masks_path: str | None = setting(None, "The folder of mask `files`, or the CSV or JSON file of `boxes`; below the dataset if relative.")
     mask_margin: int | None = setting(
         None,
-        "Stored pixels by which the protected part is grown beyond the mask; 2 for masks by motion and 0 for others if not given.",
+        "Stored pixels by which the protected part is grown beyond the mask; 1 for masks by motion and 0 for others if not given.",
         at_least=0,
     )
     blended: int = setting(1, "Pixels on either side of the outline in mask `files` that mix person and background.", at_least=0)
     motion: str = setting(
-        "median", "How motion is found: against the `median` frame, or OpenCV's `mog2` or `knn`.", one_of=MOTION, called="data.motion"
+        "median",
+        "How motion is found: against the `median` frame, or OpenCV's `mog2` or `knn`; with `hull` all inside the outline around what "
+        "moves counts as the person, the background there too.",
+        one_of=MOTION,
+        called="way to find what moves (data.motion)",
     )
     short: str = setting(
         "refuse",

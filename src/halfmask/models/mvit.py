@@ -22,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError, unknown_name
+from halfmask.models.depthwise import DepthwiseConv3d
 
 Triple = tuple[int, int, int]
 
@@ -106,7 +107,7 @@ class Pool(nn.Module):
     def __init__(self, width: int, stride: Triple):
         super().__init__()
         self.stride = stride
-        self.pool = nn.Conv3d(width, width, _POOL, stride, _centred(_POOL), groups=width, bias=False)
+        self.pool = DepthwiseConv3d(width, _POOL, stride)
         self.norm_act = nn.Sequential(nn.LayerNorm(width, eps=_EPSILON))
 
     def forward(self, x: Tensor, grid: Grid, present: Tensor | None) -> Tensor:
@@ -202,12 +203,31 @@ class Attention(nn.Module):
         scores = (q * self.width**-0.5) @ k.transpose(-2, -1)
         scores = scores + F.pad(self._relative(q), (1, 0, 1, 0))
         if present is not None:
-            keys = F.pad(pooled_presence(present, _POOL, self.pool_k.stride).flatten(1), (1, 0), value=True)
-            scores = scores.masked_fill(~keys[:, None, None], -torch.inf)
+            scores = scores.masked_fill(~self._keys(present)[:, None, None], -torch.inf)
         mixed = scores.softmax(-1) @ v
         mixed = mixed + F.pad(q[:, :, 1:], (0, 0, 1, 0))
         out: Tensor = self.project(mixed.transpose(1, 2).reshape(records, -1, self.heads * self.width))
         return out if present_after is None else out * _with_class(present_after)
+
+    def of_class(self, x: Tensor, present: Tensor | None) -> Tensor:
+        """The class token's output alone, N×1×outputs: exactly the first of `forward`, which has no position and is not pooled."""
+        records = len(x)
+        weights, biases = self.qkv.weight.chunk(3), self.qkv.bias.chunk(3)
+        q, k, v = (
+            F.linear(part, weight, bias).view(records, -1, self.heads, self.width).transpose(1, 2)
+            for part, weight, bias in zip((x[:, :1], x, x), weights, biases, strict=True)
+        )
+        q = self.pool_q.norm_act(q)
+        k, v = (pool(part, self.grid, present) for pool, part in ((self.pool_k, k), (self.pool_v, v)))
+        scores = (q * self.width**-0.5) @ k.transpose(-2, -1)
+        if present is not None:
+            scores = scores.masked_fill(~self._keys(present)[:, None, None], -torch.inf)
+        out: Tensor = self.project((scores.softmax(-1) @ v).transpose(1, 2).reshape(records, 1, self.heads * self.width))
+        return out
+
+    def _keys(self, present: Tensor) -> Tensor:
+        """Which pooled keys are there, the class token first."""
+        return F.pad(pooled_presence(present, _POOL, self.pool_k.stride).flatten(1), (1, 0), value=True)
 
     def _relative(self, q: Tensor) -> Tensor:
         grid = self.query_grid
@@ -264,6 +284,12 @@ class Block(nn.Module):
         x = x + self.mlp(self.norm2(x))
         return (x if after is None else x * _with_class(after)), after
 
+    def of_class(self, x: Tensor, present: Tensor | None) -> Tensor:
+        """The class token alone after a block that takes no step: N×outputs."""
+        token = x[:, :1] + self.attn.of_class(self.norm1(x), present)
+        found: Tensor = (token + self.mlp(self.norm2(token)))[:, 0]
+        return found
+
     def _skip(self, x: Tensor, present: Tensor | None, after: Tensor | None) -> Tensor:
         if self.stride == (1, 1, 1):
             return x
@@ -283,7 +309,8 @@ class MViT(nn.Module):
         size: one of `SHAPES`.
         classes: how many.
         frames, side: of a clip, where they are not those of the size: its tables of relative positions are stretched to these.
-        joints: how many joints to place in each frame besides, for pre-training: what moves how is learnt from them much sooner.
+        joints: how many joints each token before the last blocks is asked about, in pre-training alone: how likely it is that a joint lies
+            where the token does, and where in it. How people move is learnt from that much sooner than from the names of actions.
     """
 
     def __init__(self, size: str = "nano", classes: int = 400, frames: int | None = None, side: int | None = None, joints: int = 0):
@@ -310,7 +337,7 @@ class MViT(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(width, eps=_EPSILON)
         self.head = nn.Sequential(nn.Identity(), nn.Linear(width, classes))
-        self.joints = nn.Linear(width, self.frames * joints * 2) if joints else None
+        self.joints = nn.Linear(blocks[-LAST_BLOCKS].norm1.normalized_shape[0], PATCH_STRIDE[0] * joints * 3) if joints else None
         self.apply(_begin)
         for block in self.blocks:
             assert isinstance(block, Block)
@@ -343,9 +370,14 @@ class MViT(nn.Module):
         last = self.blocks[-LAST_BLOCKS]
         assert isinstance(last, Block)
         present = there.reshape(len(x), *last.grid) > 0.5
-        for block in self.blocks[-LAST_BLOCKS:]:
+        *others, final = self.blocks[-LAST_BLOCKS:]
+        for block in others:
             x, present = block(x, present)
-        normed: Tensor = self.norm(x[:, 0])
+        assert isinstance(final, Block)
+        # The head looks at the class token alone. What the others would become is computed only where weights that make it are trained: it
+        # has no gradient either, but a weight that is trained has to be seen.
+        token = final(x, present)[0][:, 0] if final.attn.qkv.weight.requires_grad else final.of_class(x, present)
+        normed: Tensor = self.norm(token)
         return normed
 
     def embed(self, clips: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from halfmask.data.clips import UNITS, ClipRecords
 from halfmask.data.records import PRIVATE, Datasets, Records
 from halfmask.data.tables import Arrays
 from halfmask.errors import HalfmaskError
-from halfmask.gradients.mechanism import method_named
+from halfmask.gradients.mechanism import METHODS, method_named
 from halfmask.metrics.actions import METRICS, action_scores, metrics_of, tables_of
 from halfmask.metrics.names import MetricInfo
 from halfmask.models.checkpoints import load_into, read_state, weights_digest
@@ -95,6 +95,9 @@ class ActionTask(ActionShowing):
     units = UNITS
     numbers = NUMBERS
     groups = ACTION_GROUPS
+    methods = tuple(METHODS)
+    # The others need public clips of the very classes.
+    compared = ("non-private", "public-only", "dpsgd", "feature", "masked")
     cached = ("top", "finetune")
     metrics: ClassVar[Mapping[str, MetricInfo]] = METRICS
     drawn = "Frames of test clips, and the action that is seen in them"
@@ -171,7 +174,8 @@ class ActionTask(ActionShowing):
     def build(self, data: Datasets) -> MViT:  # noqa: D102
         assert isinstance(data.private, ClipRecords)
         config = self.config.model
-        model = MViT(config.size, len(data.private.classes), *self.clip_shape, joints=_JOINTS if self.config.pretrain.joints else 0)
+        frames, side = self.clip_shape
+        model = MViT(config.size, len(data.private.classes), frames, side, _JOINTS if self.config.pretrain.joints else 0)
         if config.weights is None or self.config.strategy == "scratch":
             return model
         path = Path(config.weights).expanduser()
@@ -184,10 +188,9 @@ class ActionTask(ActionShowing):
         if not keep:
             # Nothing is known of classes that the weights were not trained on: all are equally likely, and no direction is preferred.
             state |= {name: torch.zeros_like(value) for name, value in model.state_dict().items() if name.startswith("head.")}
-        # Where joints are was asked in pre-training alone.
-        state = {name: value for name, value in state.items() if not name.startswith("joints.")} | {
-            name: value for name, value in model.state_dict().items() if name.startswith("joints.")
-        }
+        # Where joints are is asked in pre-training alone.
+        asked = {name: value for name, value in model.state_dict().items() if name.startswith("joints.")}
+        state = asked | {name: value for name, value in state.items() if not name.startswith("joints.") or name in asked}
         load_into(model, {name: value.float() for name, value in state.items()}, str(path))
         return model
 

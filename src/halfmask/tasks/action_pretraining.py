@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from halfmask.gradients.engine import Batch, ClippingEngine
-from halfmask.models.mvit import MViT
+from halfmask.models.mvit import LAST_BLOCKS, Block, Grid, MViT
 from halfmask.tasks.action import lower_features
 from halfmask.tasks.action_changes import NUMBERS, changed
 from halfmask.training.pretrain import PublicPeople
@@ -43,11 +43,10 @@ class FromClips(PublicPeople):
         """What is done, and where each joint is in each frame."""
         if not self.weight:
             return self.setup.task.loss(model, batch)
-        assert isinstance(model, MViT) and model.joints is not None
-        vector = model.vector(lower_features(model, batch))
-        placed = model.joints(vector).view_as(batch["joints"])
-        told = nn.functional.cross_entropy(model.head(vector), batch["label"], reduction="none")
-        return told + self.weight * (placed - batch["joints"]).abs().mean((1, 2, 3))
+        assert isinstance(model, MViT)
+        features = lower_features(model, batch)
+        told = nn.functional.cross_entropy(model.upper(features), batch["label"], reduction="none")
+        return told + self.weight * joint_losses(model, features, batch["joints"])
 
     def _some_in_part(self, batch: Batch, hidden: np.ndarray) -> Batch:
         """About `view_share` of the clips as the tokens of one side of their mask, whichever it is."""
@@ -61,3 +60,39 @@ class FromClips(PublicPeople):
             if seen["tokens"].any():
                 clips[row], tokens[row] = seen["clip"], seen["tokens"]
         return {"clip": torch.from_numpy(clips), "tokens": torch.from_numpy(tokens)}
+
+
+def joint_losses(model: MViT, features: Tensor, joints: Tensor) -> Tensor:
+    """How far the tokens of each clip are from saying where its joints are.
+
+    Every token is asked, for the frames that it stands for, whether a joint lies in its cell of the frame, against all other cells, and
+    where in it. A joint outside the frame, or in a cell whose token is not there, is not asked for.
+
+    Args:
+        joints: N×T×J×2, as shares of the frame from its centre.
+    """
+    assert model.joints is not None
+    records, frames, count = joints.shape[:3]
+    grid = last_grid(model)
+    said = model.joints(features[:, 1:, :-1]).view(records, grid.frames, grid.rows * grid.columns, -1, count, 3)
+    # N×T×J×cells×3: a token stands for as many frames as there are for each step in time.
+    said = said.permute(0, 1, 3, 4, 2, 5).reshape(records, -1, count, grid.rows * grid.columns, 3)[:, :frames]
+    there = features[:, 1:, -1].view(records, grid.frames, 1, -1) > 0.5
+    there = there.repeat_interleave(-(-frames // grid.frames), 1)[:, :frames].expand(-1, -1, count, -1)
+    places = (joints + 0.5) * joints.new_tensor([grid.columns, grid.rows])
+    cells = places.floor()
+    inside = ((joints > -0.5) & (joints < 0.5)).all(-1)
+    number = (cells[..., 1] * grid.columns + cells[..., 0]).long().clamp(0, grid.rows * grid.columns - 1)
+    asked = (inside & there.gather(3, number[..., None])[..., 0]).float()
+    scores = said[..., 0].masked_fill(~there, -1e4).log_softmax(-1)
+    found = -scores.gather(3, number[..., None])[..., 0]
+    within = said[..., 1:].gather(3, number[..., None, None].expand(-1, -1, -1, 1, 2))[..., 0, :]
+    off = (within - (places - cells - 0.5)).abs().sum(-1)
+    return (asked * (found + off)).sum((1, 2)) / (frames * count)
+
+
+def last_grid(model: MViT) -> Grid:
+    """The tokens before the last blocks."""
+    block = model.blocks[-LAST_BLOCKS]
+    assert isinstance(block, Block)
+    return block.grid

@@ -31,6 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError, unknown_name
+from halfmask.gradients.mechanism import METHODS
 from halfmask.metrics.names import MetricInfo, declare
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ class Task(ABC):
     Attributes:
         units: the kinds of unit that its records belong to, the finest first.
         numbers: how many uniform numbers `change` takes for a record; 0 for a task whose records are shown as they are.
+        methods: those that have a meaning for it: a task whose views do not divide records has no `masked` ones.
+        compared: those that a comparison shows where none are named; all, if empty.
         cached: the strategies under which the frozen lower part of its network is computed once (`lower`).
         labels: what of a record is public besides its view, in the words of the certificate.
         metrics: of what `score` measures, by name: how it is printed, its unit, and whether more of it is better.
@@ -124,6 +127,8 @@ class Task(ABC):
     units: ClassVar[tuple[str, ...]] = ("record",)
     groups: ClassVar[Mapping[str, type]] = {}
     numbers: ClassVar[int] = 0
+    methods: ClassVar[tuple[str, ...]] = tuple(name for name, method in METHODS.items() if not method.rest)
+    compared: ClassVar[tuple[str, ...]] = ()
     cached: ClassVar[tuple[str, ...]] = ("top",)
     labels: ClassVar[str] = "the labels of every private record"
     metrics: ClassVar[Mapping[str, MetricInfo]] = {}

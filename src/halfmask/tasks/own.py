@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from halfmask.data.items import Form, form_of, leaves, some_items
 from halfmask.data.records import VIEW, Datasets, Records
 from halfmask.errors import HalfmaskError
+from halfmask.gradients.mechanism import METHODS
 from halfmask.tasks.base import Batch, Report, Scores, Task, register
 from halfmask.views.base import Seen, View
 
@@ -98,6 +99,7 @@ class OwnTask(Task):
 
     name = "own"
     units = ()
+    methods = tuple(METHODS)
     labels = "as far as that function returns them"
 
     def __init__(

@@ -122,6 +122,11 @@ class RunConfig:
                     f"{name} is a {type(getattr(self, name)).__name__} and the task '{self.task}' has {made.__name__}: "
                     "build the settings anew for this task"
                 )
+        methods = task_named(self.task).methods
+        if self.method in METHODS and self.method not in methods:
+            raise HalfmaskError(
+                f"method '{self.method}' divides every record by a mask, and the task '{self.task}' has none: use {', '.join(methods)}"
+            )
         if task_units(self.task) and self.unit not in task_units(self.task):
             raise unknown_name("unit", self.unit, task_units(self.task))
 

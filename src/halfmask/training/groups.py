@@ -170,6 +170,11 @@ class PrivateConfig:
             raise HalfmaskError(
                 f"private.residual compares an image with its view, and method '{method.name}' has none: use feature or feature-projective"
             )
+        if self.residual and method.rest:
+            raise HalfmaskError(
+                f"private.residual compares a record with its view, and method '{method.name}' divides a record in two, of which neither "
+                "half has a part in the other's gradient: use feature or feature-projective, or set it to false"
+            )
         if self.optimiser != "shared" and method.private == "noised" and not method.projected:
             raise HalfmaskError(
                 f"private.optimiser={self.optimiser} works in the coordinates of a subspace, and method '{method.name}' has none: "

@@ -14,8 +14,6 @@ from halfmask.gradients.layered import LayeredSubspace
 from halfmask.gradients.subspace import Subspace
 from halfmask.settings import setting
 
-# The share of steps over which the learning rate rises.
-_WARM_UP = 0.1
 OPTIMISERS = ("sgd", "adamw")
 
 
@@ -29,10 +27,11 @@ class OptimiserConfig:
     weight_decay: float = setting(0.0, "By how much weights shrink, in units of the learning rate.", at_least=0)
     schedule: str = setting(
         "cosine",
-        "What the learning rate does after it has risen over the first tenth of the steps: fall to nothing, or stay.",
+        "What the learning rate does after it has risen: fall to nothing, or stay.",
         one_of=("cosine", "constant"),
         called="schedule",
     )
+    warm_up: float = setting(0.1, "The share of the steps over which the learning rate rises to its highest.", at_least=0, at_most=1)
     average: float = setting(
         0.0,
         "Release an exponential moving average of the weights, each step keeping this share of it (0.95, say): the noise of the last "
@@ -69,7 +68,7 @@ class Optimiser:
         """The share of the full learning rate in a step."""
         share = 0.5 * (1 + math.cos(math.pi * step / self.steps)) if self.config.schedule == "cosine" else 1.0
         # The first public gradients, on views the model has never seen, are many times longer than later ones.
-        return share * min(1.0, (step + 1) / max(1.0, _WARM_UP * self.steps))
+        return share * min(1.0, (step + 1) / max(1.0, self.config.warm_up * self.steps))
 
     @property
     def learning_rate(self) -> float:
