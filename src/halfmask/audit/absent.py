@@ -41,8 +41,8 @@ def garbage(model: MViT, tokens: Tensor, absent: bool = True, seed: int = 0) -> 
             for pool in (attention.pool_k, attention.pool_v):
                 spoil.pool(pool, _any(present, pool.pool.kernel_size, pool.stride))  # type: ignore[arg-type]
             spoil.pool(attention.pool_q, after)
-            for layer in (attention.project, attention, block.norm2, block.mlp):
-                spoil.after(layer, after)
+            for later in (attention.project, attention, block.norm2, block.mlp):
+                spoil.after(later, after)
             present = after
         yield
     finally:

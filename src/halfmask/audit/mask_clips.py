@@ -112,7 +112,7 @@ class Bench:
         self.config, self.home, self.seed = quiet_config(config, seed), home, seed
         self.task = ActionTask(self.config)
         self.model = _small(model, self.config)
-        self.films = noise_films(*self.config.model.clip_shape, seed)
+        self.films = noise_films(*self.task.clip_shape, seed)
         data = self.config.data
         self.protected = [protected_of(film, data.protect, data.margin) for film in self.films]
         self._made = 0
@@ -124,7 +124,7 @@ class Bench:
         found, _ = clip_records(
             takes,
             CLASSES,
-            *self.config.model.clip_shape,
+            *self.task.clip_shape,
             data.protect,
             name="noise",
             masks=OwnMasks("the audit"),

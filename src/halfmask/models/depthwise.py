@@ -20,7 +20,7 @@ class _Depthwise(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, stride: Triple) -> Tensor:  # type: ignore[override]
+    def forward(x: Tensor, weight: Tensor, stride: Triple) -> Tensor:
         return _convolved(x, weight, stride)
 
     @staticmethod

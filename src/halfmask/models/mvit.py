@@ -326,7 +326,7 @@ class MViT(nn.Module):
         self.grid = Grid(self.frames, self.side, self.side).pooled(PATCH_STRIDE)
         grid, known = self.grid, Grid(shape.frames, shape.side, shape.side).pooled(PATCH_STRIDE)
         width, key_stride = shape.widths[0], shape.first_key_stride
-        blocks: list[nn.Module] = []
+        blocks: list[Block] = []
         for stage, (outputs, heads, depth) in enumerate(zip(shape.widths, shape.heads, shape.depths, strict=True)):
             if stage:
                 key_stride = max(1, key_stride // 2)
@@ -337,7 +337,7 @@ class MViT(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(width, eps=_EPSILON)
         self.head = nn.Sequential(nn.Identity(), nn.Linear(width, classes))
-        self.joints = nn.Linear(blocks[-LAST_BLOCKS].norm1.normalized_shape[0], PATCH_STRIDE[0] * joints * 3) if joints else None
+        self.joints = nn.Linear(len(blocks[-LAST_BLOCKS].norm1.weight), PATCH_STRIDE[0] * joints * 3) if joints else None
         self.apply(_begin)
         for block in self.blocks:
             assert isinstance(block, Block)
