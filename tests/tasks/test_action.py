@@ -187,17 +187,16 @@ def test_feature_shows_the_private_half_whole_clips(random_clips: Clips, tmp_pat
 
 
 @pytest.mark.parametrize("times", [0, 2])
-def test_residuals_compare_what_is_protected_with_the_view_and_its_own_tokens(random_clips: Clips, tmp_path: Path, times: int) -> None:
-    config = config_of("private.residual=true", f"augment.times={times}", strategy="full")
+def test_residuals_compare_the_whole_clip_with_the_view_and_its_own_tokens(random_clips: Clips, tmp_path: Path, times: int) -> None:
+    config = config_of("private.residual=true", f"augment.times={times}", method="feature", strategy="full")
     trainer = trainer_of(config, random_clips(), tmp_path / "run")
     private, count = trainer.setup.private, 3 * max(1, times)
     rows, index, weight = trainer.noised.units.records_of(torch.arange(3))
     batch, units = trainer.noised.shown(private, rows, index, weight, 0)
     assert len(batch["clip"]) == len(units) == 2 * count
-    rest, view = ({name: batch[name][some] for name in ("clip", "tokens")} for some in (slice(count), slice(count, None)))
-    # Nothing is in both: edges are private.
-    assert not (rest["tokens"] & view["tokens"]).any() and (rest["tokens"] | view["tokens"]).all()
-    cleared = view["clip"] != rest["clip"]
+    whole, view = ({name: batch[name][some] for name in ("clip", "tokens")} for some in (slice(count), slice(count, None)))
+    assert whole["tokens"].all() and view["tokens"].any() and not view["tokens"].all()
+    cleared = view["clip"] != whole["clip"]
     assert cleared.any() and (view["clip"][cleared] == 115).all()
     if not times:
         assert all(torch.equal(view[name], private.batch(rows, VIEW)[name]) for name in view)
@@ -347,6 +346,8 @@ def test_one_batch_for_both_halves_is_accounted_as_seen(random_clips: Clips, tmp
 def test_what_has_no_meaning_is_refused(random_clips: Clips) -> None:
     with pytest.raises(HalfmaskError, match="no meaning for method 'masked'"):
         config_of(adjacency="add-remove")
+    with pytest.raises(HalfmaskError, match="divides a record in two"):
+        config_of("private.residual=true")
     with pytest.raises(HalfmaskError, match="no protected part to rehearse with"):
         config_of("rehearsal=true")
     with pytest.raises(HalfmaskError, match="does not divide records in two"):
