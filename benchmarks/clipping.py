@@ -24,7 +24,8 @@ from halfmask.gradients.mechanism import Mechanism
 from halfmask.gradients.slow import slow_terms
 from halfmask.gradients.subspace import Subspace
 from halfmask.models.hyperface import HyperFace
-from halfmask.models.mvit import MViT, Pool, last_normalisations
+from halfmask.models.mvit import MViT, last_normalisations
+from halfmask.models.mvit_attention import Pool
 from halfmask.models.pose import choose_parameters
 from halfmask.models.simcc import PoseModel
 from halfmask.models.tinyvit import ConvNorm

@@ -21,7 +21,8 @@ from halfmask.audit.own import audit_loss
 from halfmask.data.clip_frames import fitted, windows_of
 from halfmask.data.records import VIEW, Records
 from halfmask.errors import HalfmaskError
-from halfmask.models.mvit import Attention, Block, MViT
+from halfmask.models.mvit import Block, MViT
+from halfmask.models.mvit_attention import Attention
 from halfmask.tasks.action import ActionTask
 from halfmask.training.config import RunConfig, build_config, load_recipe
 from halfmask.training.loop import Trainer

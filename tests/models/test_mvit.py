@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import ClippingEngine
-from halfmask.models.mvit import PATCH, PATCH_STRIDE, SHAPES, Block, Grid, MViT, last_normalisations, pooled_presence
+from halfmask.models.mvit import PATCH, PATCH_STRIDE, SHAPES, Block, MViT, last_normalisations
+from halfmask.models.mvit_attention import Grid, pooled_presence
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
 FRAMES, SIDE, CLASSES = 4, 32, 5

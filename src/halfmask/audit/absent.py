@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from halfmask.models.mvit import Block, MViT, Pool
+from halfmask.models.mvit import Block, MViT
+from halfmask.models.mvit_attention import Pool
 
 _LOUD = 100.0
 

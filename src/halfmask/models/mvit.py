@@ -15,22 +15,17 @@ Nothing in the forward pass depends on another record of the batch: there is no 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError, unknown_name
-from halfmask.models.depthwise import DepthwiseConv3d
-
-Triple = tuple[int, int, int]
+from halfmask.models.mvit_attention import EPSILON, Attention, Grid, Triple, centred, pooled_presence, with_class
 
 # The overlapping patch of a token: frames, rows, columns.
 PATCH: Triple = (3, 7, 7)
 PATCH_STRIDE: Triple = (2, 4, 4)
-_POOL: Triple = (3, 3, 3)
-_EPSILON = 1e-6
 # How many of the last blocks are trained in part: their normalisations, with the head.
 LAST_BLOCKS = 2
 
@@ -60,32 +55,6 @@ SHAPES: dict[str, MViTShape] = {
 }
 
 
-class Grid(NamedTuple):
-    """How many tokens there are in time and in space."""
-
-    frames: int
-    rows: int
-    columns: int
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return self.frames * self.rows * self.columns
-
-    def pooled(self, stride: Triple) -> Grid:
-        """After a pooling with a window that is centred."""
-        return Grid(*(-(-size // step) for size, step in zip(self, stride, strict=True)))
-
-
-def pooled_presence(present: Tensor, kernel: Triple, stride: Triple) -> Tensor:
-    """Whether any token is present in each centred window; N×T×H×W."""
-    return F.max_pool3d(present.float()[:, None], kernel, stride, _centred(kernel))[:, 0] > 0
-
-
-def _centred(kernel: Triple) -> Triple:
-    return kernel[0] // 2, kernel[1] // 2, kernel[2] // 2
-
-
 class ClassToken(nn.Module):
     """Puts the class token before the others."""
 
@@ -101,165 +70,6 @@ class ClassToken(nn.Module):
         return {"class_token": output_gradient[:, 0]}
 
 
-class Pool(nn.Module):
-    """A depthwise convolution over the tokens of each head, then a normalisation; the class token is normalised alone."""
-
-    def __init__(self, width: int, stride: Triple):
-        super().__init__()
-        self.stride = stride
-        self.pool = DepthwiseConv3d(width, _POOL, stride)
-        self.norm_act = nn.Sequential(nn.LayerNorm(width, eps=_EPSILON))
-
-    def forward(self, x: Tensor, grid: Grid, present: Tensor | None) -> Tensor:
-        """Pool N×heads×(1 + tokens)×width."""
-        records, heads, _, width = x.shape
-        token, rest = x[:, :, :1], x[:, :, 1:]
-        if present is not None:
-            rest = rest * present.reshape(records, 1, -1, 1)
-        rest = self.pool(rest.transpose(2, 3).reshape(records * heads, width, *grid))
-        rest = rest.reshape(records, heads, width, -1).transpose(2, 3)
-        pooled: Tensor = self.norm_act(torch.cat([token, rest], 2))
-        return pooled
-
-
-class Offsets(nn.Module):
-    """Scores of each query with the relative position of each key along each axis: N×heads×T×H×W×(T' + H' + W').
-
-    A module of its own so that per-record gradients of the tables can be read off where they meet the queries.
-    """
-
-    def forward(self, queries: Tensor, by_frame: Tensor, by_row: Tensor, by_column: Tensor) -> Tensor:  # noqa: D102
-        return torch.cat(
-            [
-                torch.einsum("nathwc,tkc->nathwk", queries, by_frame),
-                torch.einsum("nathwc,hkc->nathwk", queries, by_row),
-                torch.einsum("nathwc,wkc->nathwk", queries, by_column),
-            ],
-            -1,
-        )
-
-
-class Distances(nn.Module):
-    """Which row of a table of relative positions each pair of a query and a key looks up, along one axis.
-
-    A table of another length than the axis asks for is stretched to it linearly.
-    """
-
-    index: Tensor
-    stretch: Tensor | None
-
-    def __init__(self, queries: int, keys: int, length: int):
-        super().__init__()
-        needed = 2 * max(queries, keys) - 1
-        to_query, to_key = max(keys / queries, 1.0), max(queries / keys, 1.0)
-        apart = torch.arange(queries)[:, None] * to_query - (torch.arange(keys)[None] + 1.0 - keys) * to_key
-        self.register_buffer("index", apart.long(), persistent=False)
-        stretch = None
-        if needed != length:
-            stretch = F.interpolate(torch.eye(length)[None], size=needed, mode="linear")[0].T.contiguous()
-        self.register_buffer("stretch", stretch, persistent=False)
-
-    def rows(self, table: Tensor) -> Tensor:
-        """Queries × keys × width."""
-        return (table if self.stretch is None else self.stretch.to(table.dtype) @ table)[self.index]
-
-    def gradients(self, looked_up: Tensor, table: Tensor) -> Tensor:
-        """From those of the rows, one set for each record, to those of the table."""
-        records, width = len(looked_up), table.shape[1]
-        length = len(table) if self.stretch is None else len(self.stretch)
-        summed = looked_up.new_zeros(records, length, width).index_add_(1, self.index.flatten(), looked_up.reshape(records, -1, width))
-        return summed if self.stretch is None else torch.einsum("nlc,lm->nmc", summed, self.stretch.to(summed.dtype))
-
-
-class Attention(nn.Module):
-    """Attention between pooled queries, keys and values, with relative positions and a shortcut of the queries."""
-
-    tap = "offsets"
-
-    def __init__(self, inputs: int, outputs: int, heads: int, grid: Grid, known: Grid, query_stride: Triple, key_stride: Triple):
-        super().__init__()
-        self.heads, self.width = heads, outputs // heads
-        self.grid, self.query_grid, self.key_grid = grid, grid.pooled(query_stride), grid.pooled(key_stride)
-        self.qkv = nn.Linear(inputs, 3 * outputs)
-        self.project = nn.Sequential(nn.Linear(outputs, outputs))
-        self.pool_q = Pool(self.width, query_stride)
-        self.pool_k = Pool(self.width, key_stride)
-        self.pool_v = Pool(self.width, key_stride)
-        space = 2 * max(known.pooled(query_stride).rows, known.pooled(key_stride).rows) - 1
-        self.rel_pos_h = nn.Parameter(torch.zeros(space, self.width))
-        self.rel_pos_w = nn.Parameter(torch.zeros(space, self.width))
-        self.rel_pos_t = nn.Parameter(torch.zeros(2 * known.frames - 1, self.width))
-        tables = (self.rel_pos_t, self.rel_pos_h, self.rel_pos_w)
-        self.distances = nn.ModuleList(
-            Distances(q, k, len(table)) for q, k, table in zip(self.query_grid, self.key_grid, tables, strict=True)
-        )
-        self.offsets = Offsets()
-
-    def forward(self, x: Tensor, present: Tensor | None, present_after: Tensor | None) -> Tensor:
-        """Map N×(1 + tokens)×inputs to N×(1 + fewer)×outputs."""
-        records, tokens, _ = x.shape
-        q, k, v = self.qkv(x).view(records, tokens, 3, self.heads, self.width).permute(2, 0, 3, 1, 4)
-        q, k, v = (pool(part, self.grid, present) for pool, part in ((self.pool_q, q), (self.pool_k, k), (self.pool_v, v)))
-        scores = (q * self.width**-0.5) @ k.transpose(-2, -1)
-        scores = scores + F.pad(self._relative(q), (1, 0, 1, 0))
-        if present is not None:
-            scores = scores.masked_fill(~self._keys(present)[:, None, None], -torch.inf)
-        mixed = scores.softmax(-1) @ v
-        mixed = mixed + F.pad(q[:, :, 1:], (0, 0, 1, 0))
-        out: Tensor = self.project(mixed.transpose(1, 2).reshape(records, -1, self.heads * self.width))
-        return out if present_after is None else out * _with_class(present_after)
-
-    def of_class(self, x: Tensor, present: Tensor | None) -> Tensor:
-        """The class token's output alone, N×1×outputs: exactly the first of `forward`, which has no position and is not pooled."""
-        records = len(x)
-        weights, biases = self.qkv.weight.chunk(3), self.qkv.bias.chunk(3)
-        q, k, v = (
-            F.linear(part, weight, bias).view(records, -1, self.heads, self.width).transpose(1, 2)
-            for part, weight, bias in zip((x[:, :1], x, x), weights, biases, strict=True)
-        )
-        q = self.pool_q.norm_act(q)
-        k, v = (pool(part, self.grid, present) for pool, part in ((self.pool_k, k), (self.pool_v, v)))
-        scores = (q * self.width**-0.5) @ k.transpose(-2, -1)
-        if present is not None:
-            scores = scores.masked_fill(~self._keys(present)[:, None, None], -torch.inf)
-        out: Tensor = self.project((scores.softmax(-1) @ v).transpose(1, 2).reshape(records, 1, self.heads * self.width))
-        return out
-
-    def _keys(self, present: Tensor) -> Tensor:
-        """Which pooled keys are there, the class token first."""
-        return F.pad(pooled_presence(present, _POOL, self.pool_k.stride).flatten(1), (1, 0), value=True)
-
-    def _relative(self, q: Tensor) -> Tensor:
-        grid = self.query_grid
-        queries = q[:, :, 1:].reshape(len(q), self.heads, *grid, self.width)
-        tables = (self.rel_pos_t, self.rel_pos_h, self.rel_pos_w)
-        frames, rows, columns = (distance.rows(table) for distance, table in zip(self._distances(), tables, strict=True))
-        by_frame, by_row, by_column = self.offsets(queries, frames, rows, columns).split(list(self.key_grid), -1)
-        scores = by_frame[..., :, None, None] + by_row[..., None, :, None] + by_column[..., None, None, :]
-        return scores.reshape(len(q), self.heads, grid.total, self.key_grid.total)
-
-    def _distances(self) -> list[Distances]:
-        return [module for module in self.distances if isinstance(module, Distances)]
-
-    def record_gradients(self, inputs: Tensor, output_gradient: Tensor, records: int) -> dict[str, Tensor]:
-        """Gradients of the tables for each record: those of the rows that queries looked up, added up by distance."""
-        frames, rows, columns = output_gradient.split(list(self.key_grid), -1)
-        looked_up = {
-            "rel_pos_t": torch.einsum("nathwk,nathwc->ntkc", frames, inputs),
-            "rel_pos_h": torch.einsum("nathwk,nathwc->nhkc", rows, inputs),
-            "rel_pos_w": torch.einsum("nathwk,nathwc->nwkc", columns, inputs),
-        }
-        return {
-            name: distance.gradients(gradient, getattr(self, name))
-            for (name, gradient), distance in zip(looked_up.items(), self._distances(), strict=True)
-        }
-
-
-def _with_class(present: Tensor) -> Tensor:
-    """1 for each token that is there, the class token before them, and 0 for others: N×(1 + tokens)×1."""
-    return F.pad(present.flatten(1), (1, 0), value=True)[..., None]
-
-
 class Block(nn.Module):
     """Attention and a feed-forward network, each beside a shortcut; the step to the next stage where widths differ."""
 
@@ -267,8 +77,8 @@ class Block(nn.Module):
         super().__init__()
         self.grid, self.stride = grid, query_stride
         self.skip_kernel: Triple = tuple(step + 1 if step > 1 else step for step in query_stride)  # type: ignore[assignment]
-        self.norm1 = nn.LayerNorm(inputs, eps=_EPSILON)
-        self.norm2 = nn.LayerNorm(outputs, eps=_EPSILON)
+        self.norm1 = nn.LayerNorm(inputs, eps=EPSILON)
+        self.norm2 = nn.LayerNorm(outputs, eps=EPSILON)
         self.attn = Attention(inputs, outputs, heads, grid, known, query_stride, key_stride)
         # Counted as in public checkpoints, where the second and the last are a GELU and dropouts.
         self.mlp = nn.Sequential(nn.Linear(outputs, 4 * outputs), nn.GELU(), nn.Identity(), nn.Linear(4 * outputs, outputs))
@@ -282,7 +92,7 @@ class Block(nn.Module):
         attended = self.attn(normed, present, after)
         x = self._skip(x if self.project is None else self.project(normed), present, after) + attended
         x = x + self.mlp(self.norm2(x))
-        return (x if after is None else x * _with_class(after)), after
+        return (x if after is None else x * with_class(after)), after
 
     def of_class(self, x: Tensor, present: Tensor | None) -> Tensor:
         """The class token alone after a block that takes no step: N×outputs."""
@@ -296,7 +106,7 @@ class Block(nn.Module):
         token, rest = x[:, :1], x[:, 1:].transpose(1, 2).reshape(len(x), x.shape[2], *self.grid)
         if present is not None:
             rest = rest.masked_fill(~present[:, None], -torch.inf)
-        rest = F.max_pool3d(rest, self.skip_kernel, self.stride, _centred(self.skip_kernel))
+        rest = F.max_pool3d(rest, self.skip_kernel, self.stride, centred(self.skip_kernel))
         if after is not None:
             rest = rest.masked_fill(~after[:, None], 0.0)
         return torch.cat([token, rest.flatten(2).transpose(1, 2)], 1)
@@ -321,7 +131,7 @@ class MViT(nn.Module):
         self.shape, self.frames, self.side = shape, frames or shape.frames, side or shape.side
         if self.frames < 1 or self.side < 32:
             raise HalfmaskError(f"clips of {self.frames} frames of {self.side}×{self.side}: expected at least 1 frame of 32×32")
-        self.conv_proj = nn.Conv3d(3, shape.widths[0], PATCH, PATCH_STRIDE, _centred(PATCH))
+        self.conv_proj = nn.Conv3d(3, shape.widths[0], PATCH, PATCH_STRIDE, centred(PATCH))
         self.pos_encoding = ClassToken(shape.widths[0])
         self.grid = Grid(self.frames, self.side, self.side).pooled(PATCH_STRIDE)
         grid, known = self.grid, Grid(shape.frames, shape.side, shape.side).pooled(PATCH_STRIDE)
@@ -337,7 +147,7 @@ class MViT(nn.Module):
                 blocks.append(Block(width, outputs, heads, grid, known, (1, step, step), (1, key_stride, key_stride)))
                 grid, known, width = grid.pooled((1, step, step)), known.pooled((1, step, step)), outputs
         self.blocks = nn.ModuleList(blocks)
-        self.norm = nn.LayerNorm(width, eps=_EPSILON)
+        self.norm = nn.LayerNorm(width, eps=EPSILON)
         self.head = nn.Sequential(nn.Identity(), nn.Linear(width, classes))
         self.joints = nn.Linear(widths[-LAST_BLOCKS], PATCH_STRIDE[0] * joints * 3) if joints else None
         self.apply(_begin)
@@ -355,10 +165,10 @@ class MViT(nn.Module):
         """All but the last blocks: N×(1 + tokens)×(width + 1), the last number of each telling whether the token is present."""
         x, present = self.embed(clips), tokens
         if present is not None:
-            x = x * _with_class(present)
+            x = x * with_class(present)
         for block in self.blocks[:-LAST_BLOCKS]:
             x, present = block(x, present)
-        there = x.new_ones(*x.shape[:2], 1) if present is None else _with_class(present).to(x.dtype)
+        there = x.new_ones(*x.shape[:2], 1) if present is None else with_class(present).to(x.dtype)
         return torch.cat([x, there], -1)
 
     def upper(self, features: Tensor) -> Tensor:

@@ -26,7 +26,8 @@ from halfmask.gradients.mechanism import METHODS, method_named
 from halfmask.metrics.actions import METRICS, action_scores, metrics_of, tables_of
 from halfmask.metrics.names import MetricInfo
 from halfmask.models.checkpoints import load_into, read_state, weights_digest
-from halfmask.models.mvit import LAST_BLOCKS, PATCH, PATCH_STRIDE, Grid, MViT, last_normalisations
+from halfmask.models.mvit import LAST_BLOCKS, PATCH, PATCH_STRIDE, MViT, last_normalisations
+from halfmask.models.mvit_attention import Grid
 from halfmask.tasks.action_changes import NUMBERS, changed
 from halfmask.tasks.action_settings import ACTION_GROUPS
 from halfmask.tasks.action_showing import ActionShowing

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from halfmask.gradients.engine import Batch, ClippingEngine
-from halfmask.models.mvit import LAST_BLOCKS, Block, Grid, MViT
+from halfmask.models.mvit import LAST_BLOCKS, Block, MViT
+from halfmask.models.mvit_attention import Grid
 from halfmask.tasks.action import lower_features
 from halfmask.tasks.action_changes import NUMBERS, changed
 from halfmask.training.pretrain import PublicPeople
