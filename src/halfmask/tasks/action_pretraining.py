@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from halfmask.data.clips import ClipRecords
 from halfmask.gradients.engine import Batch, ClippingEngine
 from halfmask.models.mvit import LAST_BLOCKS, Block, MViT
 from halfmask.models.mvit_attention import Grid
@@ -15,16 +18,15 @@ from halfmask.training.pretrain import PublicPeople
 from halfmask.training.setup import Setup
 from halfmask.views.tokens import EDGES, Tokens
 
-# Of the clips that are shown in part, the share that show what their mask leaves public, and not the other side; and the share of those at
-# whose border tokens are cleared, and not left out.
-_AS_MASKED, _CLEARED = 0.75, 0.8
+# Of the clips that are shown in part, the share at whose border tokens are treated in the other of the two ways.
+_OTHER_EDGES = 0.15
 
 
 class FromClips(PublicPeople):
     """For training the whole network. A network that never saw some tokens alone would make little of them later.
 
-    The other way round, people cut out of their rooms teach how people move within minutes, and whole clips not in an hour: a recipe begins
-    with parts alone (`view_share: 1`) and goes on with both.
+    The other way round, people cut out of their rooms teach how people move within minutes, and whole clips not in an hour: begin with parts
+    alone (`view_share: 1`), and go on with both.
 
     Its draws come from one generator, in turn: nobody here is protected by being drawn apart.
     """
@@ -35,6 +37,8 @@ class FromClips(PublicPeople):
         super().__init__(setup, engine)
         self.generator = torch.Generator().manual_seed(setup.config.seed + 2)
         self.weight = setup.config.pretrain.joints if "joints" in setup.private.truth.shapes() else 0.0
+        assert isinstance(setup.private, ClipRecords)
+        self.movements = movements_of(setup.private.classes)
         self.loss_fn = self._loss
 
     def batch(self) -> Batch:  # noqa: D102
@@ -42,7 +46,8 @@ class FromClips(PublicPeople):
         self.batches += 1
         rows = self.samplers["view"].draw().numpy()
         batch, known = people.batch(rows), people.truth.rows(rows)
-        if config.pretrain.view_share and "hidden" in known:
+        batch["cut out"] = torch.zeros(len(rows), dtype=torch.bool)
+        if "hidden" in known:
             batch |= self._some_in_part(batch, known["hidden"])
         if self.weight:
             batch["joints"] = torch.from_numpy(known["joints"])
@@ -50,26 +55,40 @@ class FromClips(PublicPeople):
         return {name: tensor.to(self.setup.device) for name, tensor in changed(batch, numbers, config.augment).items()}
 
     def _loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        """What is done, and where each joint is in each frame."""
-        if not self.weight:
-            return self.setup.task.loss(model, batch)
+        """What is done, and where; of somebody cut out of their room, what is done alone. And where each joint is in each frame."""
         assert isinstance(model, MViT)
         features = lower_features(model, batch)
-        told = nn.functional.cross_entropy(model.upper(features), batch["label"], reduction="none")
-        return told + self.weight * joint_losses(model, features, batch["joints"])
+        scores = model.upper(features)
+        losses = nn.functional.cross_entropy(scores, batch["label"], reduction="none")
+        if self.movements is not None:
+            alike = self.movements.to(scores.device)
+            by_movement = scores[:, None].masked_fill(alike[None] != torch.arange(int(alike.max()) + 1)[:, None], -torch.inf).logsumexp(-1)
+            of_movement = nn.functional.cross_entropy(by_movement, alike[batch["label"]], reduction="none")
+            losses = torch.where(batch["cut out"], of_movement, losses)
+        return losses + self.weight * joint_losses(model, features, batch["joints"]) if self.weight else losses
 
     def _some_in_part(self, batch: Batch, hidden: np.ndarray) -> Batch:
-        """About `view_share` of the clips as the tokens of one side of their mask, whichever it is."""
+        """About `view_share` of the clips as their public tokens, and `rest_share` as the tokens of the other side."""
+        config = self.setup.config
         clips, tokens = batch["clip"].numpy().copy(), batch["tokens"].numpy().copy()
-        draws = torch.rand(len(clips), 3, generator=self.generator)
-        for row in torch.nonzero(draws[:, 0] < self.setup.config.pretrain.view_share).flatten().tolist():
-            side = hidden[row] if draws[row, 1] < _AS_MASKED else ~hidden[row]
-            view = Tokens(EDGES[int(draws[row, 2] < _CLEARED)])
-            seen = view.of({"clip": clips[row], "hidden": side}).public
+        draws = torch.rand(len(clips), 2, generator=self.generator)
+        asked = EDGES.index(config.view.options.get("edges", EDGES[0]))
+        cut_out = torch.zeros(len(clips), dtype=torch.bool)
+        for row in torch.nonzero(draws[:, 0] < config.pretrain.view_share + config.pretrain.rest_share).flatten().tolist():
+            public = bool(draws[row, 0] < config.pretrain.view_share)
+            view = Tokens(EDGES[1 - asked if draws[row, 1] < _OTHER_EDGES else asked])
+            seen = view.of({"clip": clips[row], "hidden": hidden[row] if public else ~hidden[row]}).public
             # A side without any token teaches nothing.
             if seen["tokens"].any():
-                clips[row], tokens[row] = seen["clip"], seen["tokens"]
-        return {"clip": torch.from_numpy(clips), "tokens": torch.from_numpy(tokens)}
+                clips[row], tokens[row], cut_out[row] = seen["clip"], seen["tokens"], public
+        return {"clip": torch.from_numpy(clips), "tokens": torch.from_numpy(tokens), "cut out": cut_out}
+
+
+def movements_of(classes: Sequence[str]) -> Tensor | None:
+    """Of classes that name a movement and its place, "walk (street)", the number of the movement; nothing where no class does."""
+    names = [name.partition(" (")[0] for name in classes]
+    order = list(dict.fromkeys(names))
+    return torch.tensor([order.index(name) for name in names]) if len(order) < len(names) else None
 
 
 def joint_losses(model: MViT, features: Tensor, joints: Tensor) -> Tensor:

@@ -62,6 +62,9 @@ class ActionShowingConfig(ShowingSettings):
 class ActionPretrainConfig(PretrainSettings):
     """Settings of pre-training alone."""
 
+    rest_share: float = setting(
+        0.0, "The share of records that are shown as what their mask protects, the other side of their view.", at_least=0, at_most=1
+    )
     joints: float = setting(
         0.0,
         "How much the placing of joints counts beside the naming of actions, on drawn clips, whose joints are known: how people move is "
