@@ -25,8 +25,8 @@ _OTHER_EDGES = 0.15
 class FromClips(PublicPeople):
     """For training the whole network. A network that never saw some tokens alone would make little of them later.
 
-    The other way round, people cut out of their rooms teach how people move within minutes, and whole clips not in an hour: begin with parts
-    alone (`view_share: 1`), and go on with both.
+    The other way round, people cut out of their rooms teach how people move within minutes, and whole clips not in an hour: begin with
+    parts alone (`view_share: 1`), and go on with both.
 
     Its draws come from one generator, in turn: nobody here is protected by being drawn apart.
     """
