@@ -132,7 +132,7 @@ def test_the_public_gradient_owes_nothing_to_protected_stored_pixels(strategy: s
     gradients, private, weights = [], [], []
     for name, kept in (("as it is", some), ("altered", with_protected_pixels_altered(some))):
         trainer = trainer_of(config, clips_of(kept), tmp_path / name)
-        assert type(trainer.exact) is PublicHalf and trainer.setup.private.shown == REST
+        assert type(trainer.exact) is PublicHalf and trainer.noised.publish is None and trainer.setup.private.shown == REST
         assert bool(trainer.setup.private.features) == (strategy != "full")
         gradients.append([trainer.exact.gradient() for _ in range(4)])
         everyone = trainer.noised.units.records_of(torch.arange(len(trainer.noised.units)))

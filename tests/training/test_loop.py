@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread")
 Build = Callable[..., RunConfig]
 
 
-NOISED = [name for name, method in METHODS.items() if method.private == "noised"]
+NOISED = [name for name in PoseTask.methods if METHODS[name].private == "noised"]
 
 
 def log_lines(folder: Path) -> list[dict[str, Any]]:

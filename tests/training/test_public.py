@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from halfmask.data.records import VIEW
-from halfmask.gradients.mechanism import METHODS
 from halfmask.privacy.noise import RandomStream
 from halfmask.privacy.sampling import PoissonSampler
 from halfmask.tasks.pose import PoseTask, pose_loss
@@ -70,7 +69,7 @@ def test_there_is_no_way_to_tell_it_who_is_in_a_private_batch(tiny_config: Build
     for call in (PublicHalf.gradient, PublicHalf.batch):
         assert list(signature(call).parameters) == ["self"]
     assert [kind for kind in kinds() if hasattr(kind, "publish")] == [SharedBatch]
-    for method in METHODS:
+    for method in PoseTask.methods:
         trainer = trainer_for(tiny_config(method=method), tmp_path / method)
         assert type(trainer.exact) is PublicHalf and trainer.noised.publish is None
 

@@ -21,6 +21,7 @@ from halfmask.models.pose import build_model
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.ledger import Ledger
 from halfmask.privacy.sampling import PoissonSampler
+from halfmask.tasks.pose import PoseTask
 from halfmask.training.config import RunConfig
 from halfmask.training.outputs import LOGGABLE
 from halfmask.training.progress import Progress
@@ -67,7 +68,7 @@ def secure(config: RunConfig) -> RunConfig:
     return replace(config, insecure_seed=None)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", PoseTask.methods)
 def test_every_method_runs(method: str, tiny_config: Build, tmp_path: Path, fresh_home: Path) -> None:
     config = secure(tiny_config(method=method))
     folder = run_training(config, tmp_path / "run")
@@ -94,7 +95,7 @@ def test_every_method_runs(method: str, tiny_config: Build, tmp_path: Path, fres
     assert all(torch.isfinite(tensor).all() for tensor in trained.values())
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", PoseTask.methods)
 def test_the_log_carries_public_fields_only(method: str, tiny_config: Build, tmp_path: Path) -> None:
     lines = log_lines(run_training(tiny_config(method=method), tmp_path / "run"))
     assert {line["event"] for line in lines} >= {"start", "epoch", "end"}

@@ -16,9 +16,10 @@ from halfmask.errors import HalfmaskError
 if TYPE_CHECKING:
     from halfmask.training.config import RunConfig
 
-# What a user gets who names no recipe: for the method that the best recipe is made for, and for all others.
+# What a user gets who names no recipe: for the method that the best recipe is made for, for those that need masks, and for all others.
 _BEST_RECIPE, _BEST_METHOD, _PLAIN_RECIPE = "pose/best", "feature-projective", "pose/figures"
-DEFAULT_RECIPES = f"{_BEST_RECIPE}; for methods other than {_BEST_METHOD}: {_PLAIN_RECIPE}"
+_MASKED_RECIPE = "action/figures"
+DEFAULT_RECIPES = f"{_BEST_RECIPE}; for masked methods: {_MASKED_RECIPE}; for others than {_BEST_METHOD}: {_PLAIN_RECIPE}"
 
 OUTPUT_PANEL, RUN_PANEL = "Output", "Where and how it runs"
 
@@ -47,7 +48,12 @@ ThreadsOption = Annotated[
 
 def recipe_for(method: str | None) -> str:
     """The recipe of a run that names none."""
-    return _BEST_RECIPE if method in (None, _BEST_METHOD) else _PLAIN_RECIPE
+    from halfmask.gradients.mechanism import METHODS
+
+    if method in (None, _BEST_METHOD):
+        return _BEST_RECIPE
+    # A name that is no method's is refused with the settings, where the nearest is suggested.
+    return _MASKED_RECIPE if method in METHODS and METHODS[method].rest else _PLAIN_RECIPE
 
 
 def resolve(recipe: str | None, flags: Mapping[str, Any], assignments: list[str] | None) -> RunConfig:
