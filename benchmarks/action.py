@@ -21,15 +21,20 @@ def seeds(epsilon: float) -> int:
     return 3 if epsilon in (0.5, 1.0) else 1
 
 
+def weight(epsilon: float) -> str:
+    # As in the recipe: steps are the shorter the more noise there is.
+    return f"private.weight={min(1.0, epsilon)}"
+
+
 ROWS = [
     Row("public-only", "public-only"),
-    *(Row("dpsgd", "dpsgd", epsilon, seeds(epsilon)) for epsilon in EPSILONS),
-    *(Row("masked", "masked", epsilon, seeds(epsilon)) for epsilon in EPSILONS),
+    *(Row("dpsgd", "dpsgd", epsilon, seeds(epsilon), ("private.weight=1",)) for epsilon in EPSILONS),
+    *(Row("masked", "masked", epsilon, seeds(epsilon), (weight(epsilon),)) for epsilon in EPSILONS),
     # The noised half is shown the whole clip, not the protected tokens alone.
-    *(Row("feature", "feature", epsilon, seeds(epsilon)) for epsilon in EPSILONS),
+    *(Row("feature", "feature", epsilon, seeds(epsilon), (weight(epsilon),)) for epsilon in EPSILONS),
     # Only tokens whose whole patch is public are.
     Row("whole patches, public-only", "public-only", seeds=1, settings=(WHOLE,)),
-    *(Row("whole patches, masked", "masked", epsilon, 1, (WHOLE,)) for epsilon in (0.5, 1.0)),
+    *(Row("whole patches, masked", "masked", epsilon, 1, (WHOLE, weight(epsilon))) for epsilon in (0.5, 1.0)),
     # Last: a run without privacy ends the account of these people.
     Row("non-private", "non-private", settings=OPEN),
 ]

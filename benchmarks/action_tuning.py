@@ -27,6 +27,14 @@ def rows() -> list[Row]:
                     for method in ("dpsgd", "masked", "feature"):
                         name = f"{method} {strategy} {rate:g}/C C={clip} {epochs}x{batch}"
                         found.append(Row(name, method, 1.0, 1, shape))
+    # Public steps first, then private ones beside few or none; and private ones the shorter the more noise there is.
+    few = (*WORLD, "strategy=top", "clip_norm=10", "optimiser.learning_rate=0.03", "batch=1000", "epochs=20", "public.first=300")
+    for method in ("masked", "feature"):
+        for share in (0, 0.05, 0.2, 1):
+            found += [Row(f"{method} first {share:g}", method, epsilon, 1, (*few, f"public.weight={share}")) for epsilon in (1.0, 0.25)]
+        for scale in (0.5, 1, 2):
+            for epsilon in (0.1, 0.25, 0.5):
+                found.append(Row(f"{method} weight {scale:g}", method, epsilon, 1, (*few, f"private.weight={min(1.0, scale * epsilon)}")))
     return found
 
 
