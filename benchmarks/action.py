@@ -46,8 +46,12 @@ PEOPLE = tuple(f"data.splits.test={person}" for person in ("daria", "denis", "el
 
 def real_rows(folds: tuple[str, ...]) -> list[Row]:
     # The largest ε that can be asked for stands for no noise to speak of.
-    private = [Row(method, method, epsilon, folds=folds) for method in ("dpsgd", "masked", "feature") for epsilon in (1.0, 5.0, 200.0)]
-    return [Row("public-only", "public-only", folds=folds), *private, Row("non-private", "non-private", folds=folds)]
+    found = [Row("public-only", "public-only", folds=folds)]
+    for method in ("dpsgd", "masked", "feature"):
+        for epsilon in (1.0, 5.0, 200.0):
+            settings = () if method == "dpsgd" else (weight(epsilon),)
+            found.append(Row(method, method, epsilon, settings=settings, folds=folds))
+    return [*found, Row("non-private", "non-private", settings=("batch=32", "epochs=20"), folds=folds)]
 
 
 def main() -> None:
