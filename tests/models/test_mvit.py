@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import ClippingEngine
+from halfmask.models.checkpoints import read_state
 from halfmask.models.mvit import PATCH, PATCH_STRIDE, SHAPES, Block, MViT, last_normalisations
 from halfmask.models.mvit_attention import Grid, pooled_presence
 
@@ -222,3 +224,11 @@ def test_the_patch_is_what_views_are_told() -> None:
     model = MViT("nano", 2)
     assert (model.conv_proj.kernel_size, model.conv_proj.stride) == (PATCH, PATCH_STRIDE)
     assert SHAPES.keys() == {"nano", "s"}
+
+
+def test_the_embedded_start_is_small_and_knows_no_class() -> None:
+    path = Path(str(resources.files("halfmask").joinpath("weights/action_nano.safetensors")))
+    assert path.stat().st_size <= 5_000_000
+    state, wanted = read_state(path), MViT("nano", 16).state_dict()
+    assert state.keys() == {name for name in wanted if not name.startswith("head.")}
+    assert all(state[name].shape == wanted[name].shape and torch.isfinite(state[name].float()).all() for name in state)
