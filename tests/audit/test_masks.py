@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import halfmask.audit.mask_clips as bench
 import halfmask.data.clip_records as reading
 import halfmask.models.mvit as mvit
+import halfmask.models.mvit_attention as mvit_attention
 from halfmask.audit.masks import audit_recipe, has_mask
 from halfmask.audit.own import audit_loss
 from halfmask.data.clip_frames import fitted, windows_of
@@ -41,7 +42,8 @@ Patch = pytest.MonkeyPatch
 
 
 def config(*settings: str) -> RunConfig:
-    return build_config(load_recipe("action/figures"), {}, [*SMALL, *settings])
+    # Tokens at the border are private, unless a trial says otherwise.
+    return build_config(load_recipe("action/figures"), {}, [*SMALL, "view.options.edges=private", *settings])
 
 
 @pytest.fixture(autouse=True)
@@ -136,7 +138,7 @@ def zeroed(patch: Patch) -> None:
     def lower(self: MViT, clips: Tensor, tokens: Tensor | None = None) -> Tensor:
         x = self.embed(clips)
         if tokens is not None:
-            x = x * mvit._with_class(tokens)
+            x = x * mvit.with_class(tokens)
         for block in self.blocks[: -mvit.LAST_BLOCKS]:
             x, _ = block(x, None)
         return torch.cat([x, x.new_ones(*x.shape[:2], 1)], -1)
@@ -149,9 +151,9 @@ def kept_as_keys(patch: Patch) -> None:
     real = mvit.pooled_presence
 
     def everywhere(present: Tensor, kernel: Any, stride: Any) -> Tensor:
-        return torch.ones_like(real(present, kernel, stride)) if kernel == mvit._POOL else real(present, kernel, stride)
+        return torch.ones_like(real(present, kernel, stride)) if kernel == mvit_attention._POOL else real(present, kernel, stride)
 
-    patch.setattr(mvit, "pooled_presence", everywhere)
+    patch.setattr(mvit_attention, "pooled_presence", everywhere)
 
 
 def normalised_over(names: tuple[str, ...]) -> Callable[[Patch], None]:
@@ -199,7 +201,7 @@ def joint_pass(patch: Patch) -> None:
             x, _ = block(x, None)
             if present is not None and block.stride != (1, 1, 1):
                 present = mvit.pooled_presence(present, block.skip_kernel, block.stride)
-        there = x.new_ones(*x.shape[:2], 1) if present is None else mvit._with_class(present).to(x.dtype)
+        there = x.new_ones(*x.shape[:2], 1) if present is None else mvit.with_class(present).to(x.dtype)
         return torch.cat([x, there], -1)
 
     patch.setattr(Records, "batch", whole)
