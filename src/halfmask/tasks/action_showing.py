@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,9 +114,9 @@ class ActionShowing(Task):
         return list(names) if len(names) == known else [f"class {number}" for number in range(known)]
 
     @property
+    @abstractmethod
     def grid(self) -> tuple[int, int, int]:
         """How many tokens a clip has, in time and in space."""
-        raise NotImplementedError
 
 
 def _quartet(clip: np.ndarray, words: str, colour: canvas.Colour) -> np.ndarray:
