@@ -350,7 +350,10 @@ def task_named(name: str) -> type[Task]:
     if name not in _TASKS and name in _BUILT_IN:
         import importlib
 
-        importlib.import_module(_BUILT_IN[name])
+        module = importlib.import_module(_BUILT_IN[name])
+        # A module registers its task when it is first imported; whoever has emptied the list since is given it again.
+        if name not in _TASKS:
+            register(next(kind for kind in vars(module).values() if isinstance(kind, type) and getattr(kind, "name", "") == name))
     if name not in _TASKS:
         # Tasks of other packages: those that declare the entry point, and no module that a recipe happens to name.
         for entry in entry_points(group="halfmask.tasks", name=name):
