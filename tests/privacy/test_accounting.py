@@ -10,7 +10,7 @@ import pytest
 
 import halfmask.privacy.accounting as accounting
 from halfmask.errors import HalfmaskError
-from halfmask.privacy.accounting import SampledGaussian, calibrate, check_budget, epsilon
+from halfmask.privacy.accounting import SampledGaussian, calibrate, check_budget, epsilon, steps_within
 from halfmask.privacy.adjacency import Adjacency
 
 MPII, MPII_DELTA = 22146, 4e-5
@@ -287,3 +287,13 @@ def test_sensitivity_by_adjacency(word: str) -> None:
 def test_unknown_adjacency_is_named_with_a_suggestion() -> None:
     with pytest.raises(HalfmaskError, match="did you mean 'zero-out'"):
         Adjacency.parse("zeroout")
+
+
+def test_fixed_noise_lasts_for_as_many_steps_as_the_budget_allows() -> None:
+    plan = SampledGaussian(noise_multiplier=2.0, sampling_rate=0.02, steps=4000)
+    allowed = steps_within(1.0, 1e-5, plan)
+    assert 0 < allowed < 4000
+    assert epsilon([replace(plan, steps=allowed)], 1e-5) <= 1.0 < epsilon([replace(plan, steps=allowed + 1)], 1e-5)
+    # Where the budget is larger than the plan, the plan is what is taken; where one step is too dear, none is.
+    assert steps_within(20.0, 1e-5, plan) == 4000
+    assert steps_within(0.1, 1e-5, SampledGaussian(noise_multiplier=0.2, sampling_rate=0.5, steps=10)) == 0

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import METHODS
+from halfmask.tasks.base import PostProcessing
 from halfmask.tasks.pose import PoseTask, pose_loss
 from halfmask.training.config import RunConfig
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
 from halfmask.training.private import WEIGHT
 from halfmask.training.progress import Progress
-from halfmask.training.setup import prepare
+from halfmask.training.setup import Setup, prepare
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread")
 Build = Callable[..., RunConfig]
@@ -195,9 +196,16 @@ def test_post_processing_follows_each_step_and_sees_released_weights(tiny_config
     """A task's own step comes after the update of the same number, and nothing else moves the weights between."""
     calls: list[tuple[int, float]] = []
 
+    class Follow(PostProcessing):
+        def __init__(self, model: nn.Module):
+            self.model = model
+
+        def step(self, number: int) -> None:
+            calls.append((number, float(self.model.head.conv.weight.detach().double().sum())))  # type: ignore[union-attr, operator]
+
     class Follows(PoseTask):
-        def post_processing(self, model: nn.Module) -> Callable[[int], None]:
-            return lambda step: calls.append((step, float(model.head.conv.weight.detach().double().sum())))  # type: ignore[union-attr, operator]
+        def post_processing(self, setup: Setup) -> PostProcessing:
+            return Follow(setup.model)
 
     config = tiny_config()
     setup = prepare(config, Progress(), task=Follows(config))

@@ -230,6 +230,22 @@ def calibrate(
     return multiplier
 
 
+def steps_within(target_epsilon: float, delta: float, plan: SampledGaussian, accountant: str = "pld") -> int:
+    """How many of a plan's steps, whose noise is fixed, can be taken before ε would exceed the target; 0 if not even one.
+
+    Formal guarantees: the ε of so many steps, computed with the same accountant, is at most `target_epsilon`.
+    """
+    check_budget(target_epsilon, delta)
+    fits = lambda steps: epsilon([replace(plan, steps=steps)], delta, accountant) <= target_epsilon  # noqa: E731
+    if fits(plan.steps):
+        return plan.steps
+    enough, too_many = 0, plan.steps
+    while too_many - enough > 1:
+        middle = (enough + too_many) // 2
+        enough, too_many = (middle, too_many) if fits(middle) else (enough, middle)
+    return enough
+
+
 def _smallest_below(cost: Callable[[float], float], target: float, guess: float, tolerance: float) -> float:
     """The smallest x (relatively, to `tolerance`) with cost(x) ≤ target, for a cost that falls with x.
 

@@ -107,6 +107,21 @@ class Lower:
     mirror: Callable[[Batch], Batch] | None = None
 
 
+class PostProcessing(ABC):
+    """What follows each step and reads released weights and public data alone: it costs nothing, whatever it does."""
+
+    @abstractmethod
+    def step(self, number: int) -> None:
+        """After the step of that number."""
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint: what is not among the model's weights."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:  # noqa: B027
+        """Go on from there."""
+
+
 class Task(ABC):
     """One kind of thing to learn. A task is made for one run, from its settings.
 
@@ -116,6 +131,7 @@ class Task(ABC):
         methods: those that have a meaning for it: a task whose views do not divide records has no `masked` ones.
         compared: those that a comparison shows where none are named; all, if empty.
         cached: the strategies under which the frozen lower part of its network is computed once (`lower`).
+        stays: what of a unit stays in the dataset under every method, in words; a dataset without the unit is then no neighbour.
         labels: what of a record is public besides its view, in the words of the certificate.
         metrics: of what `score` measures, by name: how it is printed, its unit, and whether more of it is better.
         drawn: what `pictures` shows, in the words of a page.
@@ -130,6 +146,7 @@ class Task(ABC):
     methods: ClassVar[tuple[str, ...]] = tuple(name for name, method in METHODS.items() if not method.rest)
     compared: ClassVar[tuple[str, ...]] = ()
     cached: ClassVar[tuple[str, ...]] = ("top",)
+    stays: ClassVar[str] = ""
     labels: ClassVar[str] = "the labels of every private record"
     metrics: ClassVar[Mapping[str, MetricInfo]] = {}
     drawn: ClassVar[str] = "What each method makes of test records"
@@ -232,9 +249,18 @@ class Task(ABC):
             self.config = config
         return found
 
-    def post_processing(self, model: nn.Module) -> Callable[[int], None] | None:
-        """What follows each step and reads released weights and public data alone; called with the number of the step."""
+    def exact_half(self, setup: Setup, engine: ClippingEngine) -> PublicHalf | None:
+        """An exact half of the task's own, which every method has; by default that of methods with a view, on views and public records."""
         return None
+
+    def post_processing(self, setup: Setup) -> PostProcessing | None:
+        """What follows each step, where something does."""
+        return None
+
+    def watched_loss(self, model: nn.Module, records: Records, device: torch.device | str = "cpu") -> float:
+        """Whether a run is on its way, from public records that nothing is trained on: the lower the better."""
+        with torch.no_grad():
+            return float(torch.cat([self.loss(model, batch) for batch in records.batches("private", device)]).mean())
 
     def score(
         self,

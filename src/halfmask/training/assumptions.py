@@ -25,6 +25,8 @@ def public_assumptions(setup: Setup) -> list[str]:
             f"ψ of every private record: {setup.view.describe()}",
             f"the labels of every private record: {setup.task.labels} (they are **not** protected by this method)",
         ]
+    elif setup.task.stays:
+        lines.append(f"of every private record: {setup.task.stays} (they are **not** protected)")
     if setup.method.projected and setup.basis is not None:
         source = "taken out of the private set and not protected" if config.subspace.source == "private" else "public people"
         lines.append(f"S_pub: {len(setup.basis)} records with their labels, {source}")

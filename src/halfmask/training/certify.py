@@ -13,7 +13,7 @@ from halfmask.training.assumptions import public_assumptions
 from halfmask.training.checkpoint import Standing
 from halfmask.training.private import PrivateHalf
 from halfmask.training.setup import Setup
-from halfmask.training.spending import open_reads, publications_of
+from halfmask.training.spending import open_reads, publications_of, staying
 
 
 def certificate_of(setup: Setup, half: PrivateHalf, standing: Standing, run_name: str, weights_sha256: str = "") -> Certificate:
@@ -72,7 +72,7 @@ def certificate_of(setup: Setup, half: PrivateHalf, standing: Standing, run_name
 def _relations(setup: Setup) -> list[Adjacency]:
     if setup.plan is None:
         return list(Adjacency)
-    return [one for one in setup.method.adjacencies if one is not Adjacency.REPLACE_ONE or setup.config.accountant == "pld"]
+    return [one for one in setup.adjacencies if one is not Adjacency.REPLACE_ONE or setup.config.accountant == "pld"]
 
 
 def _own(own: list[Spend], adjacency: Adjacency, setup: Setup) -> float:
@@ -109,6 +109,8 @@ def _cautions(setup: Setup) -> list[str]:
 
 def _said(words: str, setup: Setup) -> bool:
     """Whether the run itself takes this to be public, and says so."""
+    if setup.task.stays and words == staying(setup.task):
+        return True
     return setup.method.view and words.startswith(f"ψ of every record: {setup.view.describe()};")
 
 

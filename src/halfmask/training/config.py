@@ -6,6 +6,7 @@ say, so its name is found first.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import resources
@@ -51,6 +52,14 @@ class RunConfig:
     epsilon: float = setting(0.8, "The privacy loss ε to stay within.", expected=_BUDGETS, asked_of="noised")
     delta: float = setting(
         1e-5, "The probability δ with which ε may fail.", expected="a probability between 0 and 1, well below 1/N", asked_of="noised"
+    )
+    noise_multiplier: float | None = setting(
+        None,
+        "σ, where it is fixed beforehand: the run then takes as many steps as ε allows, `epochs` at most. By default it is what the steps "
+        "need.",
+        expected="a number above 0",
+        fits=lambda given: given is None or 0 < given < math.inf,
+        asked_of="noised",
     )
     clip_norm: float = setting(
         0.1, "C, how long the gradient of one unit may be at most.", above=0, called="the clip norm", asked_of="noised"
@@ -144,6 +153,12 @@ class RunConfig:
         check_budget(self.epsilon, self.delta)
         adjacency = Adjacency.parse(self.adjacency)
         method.check_adjacency(adjacency)
+        stays = task_named(self.task).stays
+        if stays and adjacency is Adjacency.ADD_REMOVE:
+            raise HalfmaskError(
+                f"adjacency '{adjacency.value}' has no meaning for the task '{self.task}': {stays} would be missed when a unit is removed. "
+                "Use zero-out or replace-one"
+            )
         if adjacency is Adjacency.REPLACE_ONE and self.accountant == "rdp":
             raise HalfmaskError(
                 "the RDP accountant has no bound for Poisson sampling under replace-one: use --accountant pld, or --adjacency zero-out"

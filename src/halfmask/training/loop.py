@@ -2,7 +2,7 @@
 
 private = noised.release(step)        # coins → units → records → clip → sum → noise → ÷ B̄ → lift
 public  = exact.gradient()            # knows no private rows
-optimiser.apply(step, public, private); post(step)
+optimiser.apply(step, public, private); post.step(step)
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from halfmask.data.records import PRIVATE
 from halfmask.gradients.apart import state_kept
 from halfmask.gradients.engine import ClippingEngine, check_records_apart
 from halfmask.privacy.sampling import PublicSampler
@@ -55,14 +54,16 @@ class Trainer:
         showing = Showing(config.augment, setup.task, config.seed + 4, setup.device)
         self.noised = PrivateHalf.of(setup, self.engine, showing, self.influence)
         self.open = OpenHalf(setup, self.engine, showing)
-        self.exact = PublicHalf(setup, self.engine, showing)
+        own = setup.task.exact_half(setup, self.engine)
+        self.exact = own or PublicHalf(setup, self.engine, showing)
+        self.has_exact = setup.method.view or own is not None
         if setup.visible_batches:
             shared = SharedBatch(setup, self.engine, showing)
             self.exact, self.noised = shared, replace(self.noised, publish=shared.publish)
         if config.unsafe_diagnostics:
             self.noised = replace(self.noised, unsafe=diagnostics(setup, folder))
         self.basis_sampler = PublicSampler(len(setup.private), max(1, config.subspace.views), config.seed + 5)
-        self.post = setup.task.post_processing(setup.model)
+        self.post = setup.task.post_processing(setup)
 
     @property
     def remaining(self) -> int:
@@ -127,7 +128,7 @@ class Trainer:
             released = self.noised.release(step)
         elif method.private == "exact":
             released = self.open.release(step)
-        public_steps = self.setup.config.public.steps if method.view else 0
+        public_steps = self.setup.config.public.steps if self.has_exact else 0
         public = self._public_gradient() if public_steps else None
         if public is not None and released.gradient is not None:
             self.influence.halves(float(public.norm()), float(released.gradient.norm()))
@@ -136,7 +137,7 @@ class Trainer:
         for _ in range(1, public_steps):
             self._apply(self._public_gradient())
         if self.post is not None:
-            self.post(step)
+            self.post.step(step)
 
     def _public_gradient(self) -> Tensor:
         gradient = self.exact.gradient()
@@ -169,23 +170,21 @@ class Trainer:
 
     def _watched_loss(self) -> float | None:
         """The loss of public people whom nothing is trained on."""
-        watched = self.setup.watched
-        if watched is None:
-            return None
-        with torch.no_grad():
-            losses = [self.setup.task.loss(self.setup.model, batch) for batch in watched.batches(PRIVATE, self.setup.device)]
-            return float(torch.cat(losses).mean())
+        setup = self.setup
+        return None if setup.watched is None else setup.task.watched_loss(setup.model, setup.watched, setup.device)
 
     def save_checkpoint(self) -> None:
         """Everything needed to go on, all of it public or post-processing."""
         state = state_of(self.standing, self.setup, self.optimiser, self.exact.batches, self.noised.clip_norms, self.samplers)
-        self.folder.save_checkpoint(state)
+        self.folder.save_checkpoint(state if self.post is None else state | {"post": self.post.state()})
 
     def resume(self) -> None:
         """Go on from the folder's checkpoint, with fresh coins and noise; what the ledger says was paid stays paid."""
         state = self.folder.load_checkpoint()
         restore(state, self.folder.path, self.standing, self.setup, self.optimiser, self.samplers)
         self.exact.batches = state["public_batches"]
+        if self.post is not None:
+            self.post.restore(state["post"])
         # Weights that a run went on from are behind it however it is taken up again.
         self.setup = replace(self.setup, behind=tuple(dict.fromkeys((*self.setup.behind, *state.get("behind", ())))))
         self.noised = self.noised.resumed(self.setup, self.standing.paid, tuple(state["clip_norms"]))

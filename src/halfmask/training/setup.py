@@ -15,7 +15,7 @@ from halfmask.data.viewing import with_view
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import Method, check_private_ready, method_named
 from halfmask.privacy.account import Account
-from halfmask.privacy.accounting import SampledGaussian, calibrate, epsilon
+from halfmask.privacy.accounting import SampledGaussian, calibrate, epsilon, steps_within
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.units import told_by_id
 from halfmask.tasks.base import Task, task_named
@@ -68,6 +68,12 @@ class Setup:
         return SampledGaussian(
             self.noise_multiplier, self.sampling_rate, self.steps, Adjacency.parse(self.config.adjacency), self.visible_batches
         )
+
+    @property
+    def adjacencies(self) -> tuple[Adjacency, ...]:
+        """The relations that have a meaning for this run: not that of a removed unit, where something of it stays."""
+        kept = self.method.adjacencies
+        return tuple(one for one in kept if one is not Adjacency.ADD_REMOVE) if self.task.stays else kept
 
     @property
     def prospect(self) -> Prospect:
@@ -168,7 +174,7 @@ def prepare(
     rate = min(1.0, config.batch / len(units))
     sigma = 0.0
     if method.private == "noised":
-        sigma = _noise(config, method, len(units), rate, steps, progress)
+        sigma, steps = _noise(config, method, len(units), rate, steps, progress)
         if not planning:
             doubt = check_prospect(_prospect(config, method, model, len(units), rate, steps, sigma), config.even_so)
             if doubt is not None:
@@ -221,14 +227,26 @@ def prepare(
     )
 
 
-def _noise(config: RunConfig, method: Method, units: int, rate: float, steps: int, progress: Progress) -> float:
+def _noise(config: RunConfig, method: Method, units: int, rate: float, steps: int, progress: Progress) -> tuple[float, int]:
+    """σ, and how many steps may be taken with it."""
     if config.delta >= 1 / units:
         progress.warn(
             f"delta {config.delta:g} is not below 1/N = {1 / units:.2g}: a mechanism that publishes one of the {units} "
             f"{config.unit}s outright would satisfy it. Use {0.1 / units:.1g} or less"
         )
     visible = method.view and config.public.shared_batch
-    return calibrate(config.epsilon, config.delta, rate, steps, Adjacency.parse(config.adjacency), config.accountant, visible)
+    adjacency = Adjacency.parse(config.adjacency)
+    if config.noise_multiplier is None:
+        return calibrate(config.epsilon, config.delta, rate, steps, adjacency, config.accountant, visible), steps
+    plan = SampledGaussian(config.noise_multiplier, rate, steps, adjacency, visible)
+    allowed = steps_within(config.epsilon, config.delta, plan, config.accountant)
+    if not allowed:
+        raise HalfmaskError(
+            f"a single step with noise_multiplier {config.noise_multiplier:g} costs more than ε = {config.epsilon:g}: raise it or ε, or "
+            "leave it out, and the noise is what the steps need"
+        )
+    progress.message(f"ε = {config.epsilon:g} lasts for {allowed:,} of {steps:,} steps with σ = {config.noise_multiplier:g}")
+    return config.noise_multiplier, allowed
 
 
 def _prospect(config: RunConfig, method: Method, model: nn.Module, units: int, rate: float, steps: int, sigma: float) -> Prospect:

@@ -13,6 +13,7 @@ from halfmask.gradients.mechanism import Mechanism
 from halfmask.privacy.account import RAW, VIEWS, Admission, Publication
 from halfmask.privacy.sampling import PoissonSampler
 from halfmask.privacy.spends import Spend
+from halfmask.tasks.base import Task
 from halfmask.training.checkpoint import Standing
 from halfmask.training.private import PrivateHalf
 from halfmask.training.progress import Progress
@@ -135,11 +136,18 @@ def begin_run(setup: Setup, plan: Spend | None, progress: Progress) -> None:
         )
 
 
+def staying(task: Task) -> str:
+    """What a task takes to be public of every record under any method, for the ledger."""
+    return f"of every record: {task.stays}"
+
+
 def publications_of(setup: Setup) -> list[Publication]:
     """What a run takes to be public of its people: it is written down before it is used."""
     config, found = setup.config, []
     if setup.method.view:
         found.append(Publication(VIEWS, f"ψ of every record: {setup.view.describe()}; and the labels: {setup.task.labels}"))
+    elif setup.task.stays:
+        found.append(Publication(VIEWS, staying(setup.task)))
     # In a rehearsal it is views that span the subspace: nobody's image becomes public by it.
     if setup.method.projected and config.subspace.source == "private" and setup.basis is not None and not config.rehearsal:
         hashes = tuple(sorted({row.tobytes().hex() for row in fingerprints_of(setup.basis).exact}))

@@ -1,0 +1,257 @@
+"""Pictures of people in given poses: a generator that never sees one, and a critic that does, under the clip and with noise.
+
+The critic's steps are the loop's: real pictures make the noised half, generated ones the exact half. The generator's steps follow as
+post-processing. What is protected is how people look; their poses are public, and stay in the dataset whoever leaves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from halfmask.data.heatmaps import pose_heatmaps
+from halfmask.data.picture_sets import load_picture_test, load_pictures, load_public_pictures
+from halfmask.data.pictures import UNITS, PictureRecords
+from halfmask.data.records import PRIVATE, Datasets, Records
+from halfmask.errors import HalfmaskError
+from halfmask.metrics.names import MetricInfo
+from halfmask.models.checkpoints import load_into, read_state
+from halfmask.models.posegan import PoseGAN, load_start, pair_losses
+from halfmask.tasks.base import Batch, PostProcessing, Report, Scores, Task, register
+from halfmask.tasks.generate_means import MeansCritic
+from halfmask.tasks.generate_settings import GENERATE_GROUPS, GenerateModelConfig
+from halfmask.views.constant import Constant
+
+if TYPE_CHECKING:
+    from halfmask.gradients.engine import ClippingEngine
+    from halfmask.training.public import PublicHalf
+    from halfmask.training.setup import Setup
+
+# Of the uniform numbers of a showing, one chooses a pose; pairs of the others make the noise z.
+_LARGEST_LATENT = 128
+NUMBERS = 1 + 2 * _LARGEST_LATENT
+
+
+@register
+class GenerateTask(Task):
+    """A generator of pictures, conditioned on poses, and its critic."""
+
+    name = "generate"
+    units = UNITS
+    groups = GENERATE_GROUPS
+    numbers = NUMBERS
+    methods = ("non-private", "public-only", "dpsgd", "projected")
+    compared = ("public-only", "dpsgd")
+    cached = ()
+    stays = "the pose of every person, and what they do"
+    labels = "where each person's joints are, and what they do"
+    drawn = "People drawn anew in the poses of test people"
+
+    def __init__(self, config: Any):
+        super().__init__(config)
+        self._poses: Tensor | None = None
+
+    def view(self) -> Constant:
+        """Nothing of a picture is public; its pose, which is a label here, is."""
+        return Constant()
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """−D(real picture); or D(generated) − D(real) of a pair, whose generated picture comes from public numbers of the showing."""
+        assert isinstance(model, PoseGAN)
+        config: GenerateModelConfig = self.config.model
+        pictures = as_numbers(batch["image"])
+        if isinstance(model.critic, MeansCritic):
+            return -model.critic(pictures, batch["joints"])
+        maps = self._heatmaps(model, batch["joints"]) if config.conditional else None
+        if config.clip == "real":
+            return -model.critic(pictures, maps)
+        # Where a loss is tried out there are no numbers: a picture of nobody's pose, never of this one's.
+        joints = batch.get("joints of another", torch.zeros_like(batch["joints"]))
+        noise = batch.get("noise", torch.zeros(len(joints), model.shape.latent, device=joints.device))
+        other = self._heatmaps(model, joints)
+        with torch.no_grad():
+            drawn = model.generate(noise, other)
+        return pair_losses(model.critic, pictures, drawn, maps, other if config.conditional else None)
+
+    def change(self, records: Records, batch: Batch, uniforms: Tensor) -> Batch:
+        """Real pictures stay as they are. For pairs, each has noise and somebody's pose beside it, chosen by public numbers of its own."""
+        if self.config.model.clip != "pair":
+            return batch
+        if self._poses is None or len(self._poses) != len(records):
+            self._poses = torch.from_numpy(records.targets.rows(np.arange(len(records)))["joints"]).float()
+        chosen = (uniforms[:, 0].double() * len(self._poses)).long().clamp(max=len(self._poses) - 1)
+        return batch | {"joints of another": self._poses[chosen], "noise": _normal(uniforms[:, 1:])[:, : self._latent]}
+
+    @property
+    def _latent(self) -> int:
+        from halfmask.models.posegan import SHAPES
+
+        return SHAPES[self.config.model.size].latent
+
+    def _heatmaps(self, model: PoseGAN, joints: Tensor) -> Tensor:
+        return pose_heatmaps(joints, (model.height, model.width), self.config.model.spread * model.height)
+
+    def load(self, report: Report | None = None) -> Datasets:  # noqa: D102
+        return load_pictures(self.config.data, report)
+
+    def load_test(self, report: Report | None = None) -> PictureRecords:  # noqa: D102
+        return load_picture_test(self.config.data, report)
+
+    def load_public(self, report: Report | None = None) -> tuple[PictureRecords, PictureRecords | None]:  # noqa: D102
+        return load_public_pictures(self.config.data, report)
+
+    def build(self, data: Datasets) -> PoseGAN:  # noqa: D102
+        config, records = self.config.model, data.private
+        assert isinstance(records, PictureRecords)
+        model = PoseGAN(config.size, len(records.joint_names), *records.size, conditional=config.conditional, dropout=config.dropout)
+        if config.weights is not None and self.config.strategy != "scratch":
+            fresh = {name: tensor.clone() for name, tensor in model.critic.state_dict().items()}
+            load_start(model, config.weights)
+            if config.fresh_critic:
+                model.critic.load_state_dict(fresh)
+        if config.critic == "means":
+            model.critic = MeansCritic(records.skeleton.edges, *records.size)  # type: ignore[assignment]
+        if self.config.pretrain.encoder:
+            from halfmask.tasks.generate_pretraining import Encoder
+
+            model.encoder = Encoder(model.shape.embedding, *records.size)
+        return model
+
+    def open(self, weights: Path) -> PoseGAN:
+        """The generator of a finished run; what judged it is of no use any more, and is not opened."""
+        config, data = self.config.model, self.config.data
+        state = read_state(weights)
+        joints = state["generator.decoder.down.0.weight"].shape[1]
+        model = PoseGAN(config.size, joints if config.size == "small" else joints - self._embedding(), *data.size)
+        load_into(model.generator, {name.removeprefix("generator."): tensor for name, tensor in state.items() if name.startswith("generator.")}, str(weights))
+        return model
+
+    def _embedding(self) -> int:
+        from halfmask.models.posegan import SHAPES
+
+        return SHAPES[self.config.model.size].embedding
+
+    def prepare(self, model: nn.Module, public: Records | None) -> None:
+        """Centre and scale of released means come from public people."""
+        assert isinstance(model, PoseGAN)
+        if not isinstance(model.critic, MeansCritic):
+            return
+        if public is None or len(public) < 50:
+            raise HalfmaskError(
+                f"model.critic=means takes its centre and scale from public people, and there are {0 if public is None else len(public)}: "
+                "expected at least 50; add records with split 'public', or use model.critic=network"
+            )
+        model.critic.fit((as_numbers(batch["image"]), batch["joints"].float()) for batch in public.batches())
+
+    def trainable(self, model: nn.Module, strategy: str) -> None:
+        """The critic alone is trained by the loop: the generator follows it without being shown anybody."""
+        assert isinstance(model, PoseGAN)
+        if strategy not in ("full", "scratch"):
+            raise HalfmaskError(f"strategy '{strategy}': the critic of the task 'generate' is trained as a whole. Use full")
+        for parameter in model.parameters():
+            parameter.requires_grad = False
+        for parameter in model.critic.parameters():
+            parameter.requires_grad = True
+
+    def exact_half(self, setup: Setup, engine: ClippingEngine) -> PublicHalf:
+        """Generated pictures, by public randomness alone."""
+        from halfmask.tasks.generate_halves import FakeHalf
+
+        return FakeHalf(setup, engine)
+
+    def post_processing(self, setup: Setup) -> PostProcessing | None:
+        """The critic's bound and the generator's steps."""
+        from halfmask.tasks.generate_halves import GeneratorSteps
+        from halfmask.tasks.generate_matching import Matching
+
+        if self.config.pretrain.encoder:
+            return None
+        return Matching(setup) if self.config.model.critic == "means" else GeneratorSteps(setup)
+
+    def pretraining(self, setup: Setup, engine: ClippingEngine) -> PublicHalf | None:  # noqa: D102
+        from halfmask.tasks.generate_pretraining import FromPictures
+
+        return FromPictures(setup, engine)
+
+    @torch.no_grad()
+    def generated(self, model: PoseGAN, joints: Tensor, seed: int = 0, size: int = 64) -> np.ndarray:
+        """A picture for each pose, N×3×H×W bytes; whom it shows is drawn by the seed."""
+        generator = torch.Generator().manual_seed(seed)
+        device, found = next(model.parameters()).device, []
+        for some in joints.float().split(size):
+            noise = torch.randn(len(some), model.shape.latent, generator=generator)
+            pictures = model.generate(noise.to(device), self._heatmaps(model, some.to(device)))
+            found.append(((pictures + 1) * 127.5).round().clamp(0, 255).byte().cpu().numpy())
+        return np.concatenate(found)
+
+    def watched_loss(self, model: nn.Module, records: Records, device: torch.device | str = "cpu") -> float:
+        """How far pictures drawn in the poses of public people are from theirs, in coarse colours: a critic's value says little."""
+        assert isinstance(model, PoseGAN)
+        everyone = np.arange(min(len(records), 256))
+        real = records.part(PRIVATE).rows(everyone)["image"]
+        drawn = self.generated(model, torch.from_numpy(records.targets.rows(everyone)["joints"]))
+        one, other = (_coarse(pictures) for pictures in (real, drawn))
+        return float((one.mean(0) - other.mean(0)).square().mean() + (one.std(0) - other.std(0)).square().mean())
+
+    def score(  # noqa: D102
+        self,
+        model: nn.Module,
+        records: Records,
+        source: str = PRIVATE,
+        device: torch.device | str = "cpu",
+        flip_test: bool = True,
+    ) -> Scores:
+        from halfmask.metrics.generated import judged_pictures
+
+        assert isinstance(model, PoseGAN) and isinstance(records, PictureRecords)
+        everyone = np.arange(len(records))
+        joints = records.targets.rows(everyone)["joints"]
+        drawn = self.generated(model, torch.from_numpy(joints))
+        return Scores(judged_pictures(drawn, records, everyone))
+
+    def pictures(self, model: nn.Module | None, records: Records, device: torch.device | str = "cpu") -> list[np.ndarray]:
+        """Test people, or somebody else drawn in their poses."""
+        everyone = np.arange(len(records))
+        shown = records.part(PRIVATE).rows(everyone)["image"]
+        if model is not None:
+            assert isinstance(model, PoseGAN)
+            shown = self.generated(model, torch.from_numpy(records.targets.rows(everyone)["joints"]))
+        return [np.repeat(np.repeat(picture.transpose(1, 2, 0), 4, 0), 4, 1) for picture in shown]
+
+    def public_facts(self, data: Datasets) -> list[str]:
+        """Where poses come from, and whom ε speaks of."""
+        records = data.private
+        assert isinstance(records, PictureRecords)
+        facts = [f"that poses come from {records.poses}"] if records.poses else []
+        if self.config.unit == "image":
+            facts.append("that the promise is to one image: a person of several images has less of it. Train with --unit subject to protect people")
+        facts.append(
+            "that ε speaks of the people the generator was trained with: of somebody whose picture it is later given a pose from, what it draws "
+            "shows the pose"
+        )
+        return facts
+
+
+METRICS: ClassVar[Mapping[str, MetricInfo]]
+
+
+def as_numbers(pictures: Tensor) -> Tensor:
+    """Bytes as numbers from −1 to 1."""
+    return pictures if pictures.is_floating_point() else pictures.float() / 127.5 - 1
+
+
+def _normal(uniforms: Tensor) -> Tensor:
+    """Standard normal numbers from pairs of uniform ones (Box and Muller)."""
+    first, second = uniforms[:, 0::2].double(), uniforms[:, 1::2].double()
+    count = min(first.shape[1], second.shape[1])
+    length = torch.sqrt(-2 * torch.log1p(-first[:, :count]))
+    return (length * torch.cos(2 * torch.pi * second[:, :count])).float()
+
+
+def _coarse(pictures: np.ndarray) -> Tensor:
+    return nn.functional.adaptive_avg_pool2d(torch.from_numpy(np.ascontiguousarray(pictures)).float(), (8, 6)).flatten(1)

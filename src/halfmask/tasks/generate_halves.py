@@ -1,0 +1,201 @@
+"""What stands beside the noised half where pictures are generated: the exact half, on generated pictures, and the generator's own steps.
+
+Neither is ever told who is in a private batch. Poses and noise of generated pictures come from public randomness, keyed by the number of the
+step: had they come from the batch, they would show who is in it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from halfmask.data.heatmaps import pose_heatmaps
+from halfmask.data.records import Records
+from halfmask.gradients.engine import Batch, ClippingEngine
+from halfmask.models.posegan import AveragedGenerator, Critic, PoseGAN, bound_weights, gradient_penalty, spectral_bound
+from halfmask.tasks.base import PostProcessing
+from halfmask.tasks.generate_settings import GenerateModelConfig
+from halfmask.training.public import PublicHalf
+from halfmask.training.setup import Setup
+from halfmask.training.showing import Showing
+
+# Public randomness: what each stream of it is for.
+_FAKES, _GENERATOR, _PUBLIC = 11, 12, 13
+
+
+class Poses:
+    """The poses of everyone, which are public, and pictures generated in some of them."""
+
+    def __init__(self, records: Records, config: GenerateModelConfig, seed: int):
+        self.joints = torch.from_numpy(records.targets.rows(np.arange(len(records)))["joints"]).float()
+        self.config, self.seed = config, seed
+
+    def drawn(self, count: int, latent: int, use: int, number: int) -> tuple[Tensor, Tensor]:
+        """Noise, and as many poses, for a use of public randomness and its number."""
+        generator = torch.Generator().manual_seed((self.seed * 16 + use) * 1_000_003 + number)
+        noise = torch.randn(count, latent, generator=generator)
+        return noise, self.joints[torch.randint(len(self.joints), (count,), generator=generator)]
+
+
+def heatmaps_of(model: PoseGAN, joints: Tensor, config: GenerateModelConfig) -> Tensor:
+    """Of poses, for pictures of the model's size."""
+    return pose_heatmaps(joints, (model.height, model.width), config.spread * model.height)
+
+
+class FakeHalf(PublicHalf):
+    """The gradient of generated pictures: each clipped to the same C as a real one, so that neither side outweighs the other, and exact.
+
+    A run without private pictures (`public-only`) plays public ones against them.
+    """
+
+    def __init__(self, setup: Setup, engine: ClippingEngine):
+        super().__init__(setup, engine, Showing(setup.config.augment, setup.task, setup.config.seed + 2, setup.device))
+        self.poses = Poses(setup.private, setup.config.model, setup.config.seed)
+        self.model = setup.model
+        assert isinstance(self.model, PoseGAN)
+
+    def gradient(self) -> Tensor:
+        """Of the next generated pictures; of public ones beside them where a run has no others; of the slope between both where asked."""
+        setup, config = self.setup, self.setup.config.model
+        number, self.batches = self.batches, self.batches + 1
+        total = torch.zeros(self.engine.size, device=setup.device)
+        if config.critic == "means":
+            return total
+        fakes = self._fakes(number)
+        unread = setup.method.private == "unread"
+        if config.clip == "real" or unread:
+            total = total + self._fake_gradient(fakes)
+        real = self._public(number)
+        if unread and real is not None:
+            gradient, value = self.engine.mean_gradient(real_loss, real)
+            self.loss = None if value is None else -value
+            total = total + gradient
+        if config.bound == "penalty" and config.penalty:
+            between = fakes if real is None else _between(real, fakes, self.setup.config.seed, number)
+            gradient, _ = self.engine.mean_gradient(_steepness, between)
+            total = total + config.penalty * gradient
+        return setup.config.public.weight * total
+
+    def _fake_gradient(self, fakes: Batch) -> Tensor:
+        setup = self.setup
+        if setup.method.private != "noised":
+            return self.engine.mean_gradient(fake_loss, fakes)[0]
+        clipped = self.engine.clipped_sum(fake_loss, fakes, setup.config.clip_norm, chunk=setup.config.chunk)
+        return (clipped.flat() / len(fakes["picture"])).float()
+
+    def _fakes(self, number: int) -> Batch:
+        assert isinstance(self.model, PoseGAN)
+        config = self.setup.config.model
+        noise, joints = (part.to(self.setup.device) for part in self.poses.drawn(self.size, self.model.shape.latent, _FAKES, number))
+        maps = heatmaps_of(self.model, joints, config)
+        with torch.no_grad():
+            return {"picture": self.model.generate(noise, maps)} | ({"heatmaps": maps} if config.conditional else {})
+
+    def _public(self, number: int) -> Batch | None:
+        people, config = self.setup.raw_public, self.setup.config.model
+        if people is None or not len(people):
+            return None
+        generator = torch.Generator().manual_seed((self.setup.config.seed * 16 + _PUBLIC) * 1_000_003 + number)
+        rows = torch.randint(len(people), (self.size,), generator=generator)
+        batch = people.batch(rows.numpy(), "private", self.setup.device)
+        assert isinstance(self.model, PoseGAN)
+        found = {"picture": batch["image"].float() / 127.5 - 1}
+        return found | ({"heatmaps": heatmaps_of(self.model, batch["joints"], config)} if config.conditional else {})
+
+
+def fake_loss(model: nn.Module, batch: Batch) -> Tensor:
+    """What the critic lowers: its value of generated pictures."""
+    assert isinstance(model, PoseGAN)
+    return model.critic(batch["picture"], batch.get("heatmaps"))
+
+
+def real_loss(model: nn.Module, batch: Batch) -> Tensor:
+    """What the critic raises: its value of real ones."""
+    return -fake_loss(model, batch)
+
+
+def _steepness(model: nn.Module, batch: Batch) -> Tensor:
+    assert isinstance(model, PoseGAN) and isinstance(model.critic, Critic)
+    return gradient_penalty(model.critic, batch["picture"], batch.get("heatmaps"), one_sided=True)
+
+
+def _between(real: Batch, fakes: Batch, seed: int, number: int) -> Batch:
+    share = torch.rand(len(fakes["picture"]), 1, 1, 1, generator=torch.Generator().manual_seed(seed * 7 + number)).to(fakes["picture"].device)
+    return fakes | {"picture": share * real["picture"] + (1 - share) * fakes["picture"]}
+
+
+class GeneratorSteps(PostProcessing):
+    """After each step of the critic its bound; after every n_d of them, the generator's own step. Nothing here sees a real picture."""
+
+    def __init__(self, setup: Setup):
+        self.setup, self.config = setup, setup.config.model
+        assert isinstance(setup.model, PoseGAN)
+        self.model = setup.model
+        self.poses = Poses(setup.private, self.config, setup.config.seed)
+        weights = list(self.model.generator.parameters())
+        rate = self.config.generator_rate
+        self.optimiser: torch.optim.Optimizer = (
+            torch.optim.Adam(weights, lr=rate, betas=(0.5, 0.9)) if self.config.generator_optimiser == "adam" else torch.optim.SGD(weights, lr=rate)
+        )
+        # Both begin where the generator began.
+        self.averaged = AveragedGenerator(self.model.generator, self.config.average) if self.config.average else None
+        self.start = AveragedGenerator(self.model.generator).generator if self.config.anchor else None
+        self.taken = 0
+
+    def step(self, number: int) -> None:
+        """Bound the critic; and let the generator follow it, where it is its turn."""
+        critic = self.model.critic
+        if self.config.bound == "weights" and self.config.critic == "network":
+            bound_weights(critic, self.config.limit)
+        elif self.config.bound == "spectral" and isinstance(critic, Critic):
+            spectral_bound(critic, self.config.limit)
+        if self.config.critic == "means" or (number + 1) % self.config.critic_steps == 0:
+            for _ in range(self.config.generator_steps):
+                self.follow()
+        if self.averaged is not None and number + 1 == self.setup.steps:
+            self.averaged.release(self.model.generator)
+
+    def follow(self) -> None:
+        """One step of the generator, towards what the critic values."""
+        noise, joints = self.poses.drawn(self.config.generator_batch, self.model.shape.latent, _GENERATOR, self.taken)
+        noise, joints = noise.to(self.setup.device), joints.to(self.setup.device)
+        self.taken += 1
+        maps = heatmaps_of(self.model, joints, self.config)
+        weights = list(self.model.generator.parameters())
+        marked = [weight.requires_grad for weight in weights]
+        for weight in weights:
+            weight.requires_grad = True
+        with torch.enable_grad():
+            drawn = self.model.generate(noise, maps)
+            loss = self.lost(drawn, maps, joints)
+            if self.start is not None:
+                with torch.no_grad():
+                    first = self.start(noise, maps)
+                loss = loss + self.config.anchor * (drawn - first).abs().mean()
+            gradients = torch.autograd.grad(loss, weights)
+        for weight, gradient, was in zip(weights, gradients, marked, strict=True):
+            weight.grad, weight.requires_grad = gradient, was
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        if self.averaged is not None:
+            self.averaged.update(self.model.generator)
+
+    def lost(self, drawn: Tensor, maps: Tensor, joints: Tensor) -> Tensor:
+        """What the generator lowers."""
+        return -self.model.critic(drawn, maps if self.config.conditional else None).mean()
+
+    def state(self) -> dict[str, Any]:  # noqa: D102
+        average = None if self.averaged is None else self.averaged.state()
+        start = None if self.start is None else self.start.state_dict()
+        return {"taken": self.taken, "optimiser": self.optimiser.state_dict(), "average": average, "start": start}
+
+    def restore(self, state: dict[str, Any]) -> None:  # noqa: D102
+        self.taken = int(state["taken"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        if self.averaged is not None:
+            self.averaged.restore(state["average"])
+        if self.start is not None:
+            self.start.load_state_dict(state["start"])
