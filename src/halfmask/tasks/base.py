@@ -359,6 +359,7 @@ _BUILT_IN = {
     "pose": "halfmask.tasks.pose",
     "face": "halfmask.tasks.face",
     "action": "halfmask.tasks.action",
+    "generate": "halfmask.tasks.generate",
     "own": "halfmask.tasks.own",
     "canaries": "halfmask.audit.canaries",
 }

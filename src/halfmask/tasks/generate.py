@@ -158,6 +158,10 @@ class GenerateTask(Task):
         for parameter in model.critic.parameters():
             parameter.requires_grad = True
 
+    def optimiser(self, weights: list[nn.Parameter]) -> torch.optim.Optimizer | None:
+        """Means are taken as they are released: from 0, by one step of length 1."""
+        return torch.optim.SGD(weights, lr=1.0) if self.config.model.critic == "means" else None
+
     def exact_half(self, setup: Setup, engine: ClippingEngine) -> PublicHalf:
         """Generated pictures, by public randomness alone."""
         from halfmask.tasks.generate_halves import FakeHalf
@@ -236,8 +240,6 @@ class GenerateTask(Task):
         )
         return facts
 
-
-METRICS: ClassVar[Mapping[str, MetricInfo]]
 
 
 def as_numbers(pictures: Tensor) -> Tensor:
