@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from halfmask.errors import HalfmaskError
-from halfmask.views import VIEWS, Blur, Constant, Downsample, make_view
+from halfmask.views import VIEWS, Blur, Constant, Downsample, Superpixels, make_view
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (64, 48, 3), dtype=np.uint8)
-ALL = pytest.mark.parametrize("view", [Blur(), Blur(5, 1.0), Constant(), Downsample(), Downsample(5, 3)], ids=repr)
+ALL = pytest.mark.parametrize(
+    "view", [Blur(), Blur(5, 1.0), Constant(), Downsample(), Downsample(5, 3), Superpixels(), Superpixels(1)], ids=repr
+)
 
 
 @ALL
@@ -40,6 +42,23 @@ def test_blurring_hides_detail_and_keeps_shapes() -> None:
     assert seen.std() < 0.1 * IMAGE.std()
     assert abs(seen.mean() - IMAGE.mean()) < 3
     assert "25×25" in Blur(25, 10.0).describe()
+
+
+def test_a_blur_by_its_deviation_alone_is_as_wide_as_it_needs() -> None:
+    assert repr(Blur()) == "Blur(kernel=25, sigma=10.0)" and Blur() == Blur(25, 10.0) and Blur(kernel=9) == Blur(9, 10.0)
+    for sigma in (0.5, 1, 3.8, 4.4, 10, 15):
+        kernel = Blur(sigma=sigma).kernel
+        assert kernel % 2 == 1 and 6 * sigma + 1 <= kernel < 6 * sigma + 4
+        assert Blur(sigma=sigma) == Blur(kernel, sigma) and repr(Blur(sigma=sigma)) == repr(Blur(kernel, sigma))
+    # A wider window than needed changes nothing but rounding.
+    assert np.abs(Blur(sigma=3.8)(IMAGE).astype(int) - Blur(61, 3.8)(IMAGE)).max() <= 2
+
+
+def test_cells_may_be_as_large_as_the_picture() -> None:
+    for cell in (5, 8, 11, 14, 50, 400):
+        seen = Downsample(cell, 256)(IMAGE)
+        assert len(np.unique(seen.reshape(-1, 3), axis=0)) <= max(1, 64 // cell) * max(1, 48 // cell)
+    assert np.abs(Downsample(50, 256)(IMAGE)[0, 0] - IMAGE.reshape(-1, 3).mean(0)).max() <= 1
 
 
 def test_the_constant_view_is_the_same_for_everyone() -> None:
@@ -75,6 +94,8 @@ def test_views_are_found_by_name() -> None:
         ("blur", {"kernel": 9.0}),
         ("blur", {"sigma": 0}),
         ("blur", {"sigma": float("nan")}),
+        ("blur", {"sigma": float("inf")}),
+        ("blur", {"sigma": -2.0}),
         ("downsample", {"cell": 2.5}),
         ("downsample", {"cell": 1}),
         ("downsample", {"levels": 1}),

@@ -48,6 +48,7 @@ LADDER: dict[str, tuple[Options, ...]] = {
         {"cell": 32, "levels": 8},
         {"cell": 64, "levels": 4},
     ),
+    "superpixels": ({"segments": 2000}, {"segments": 800}, {"segments": 20}, {"segments": 14}, {"segments": 1}),
     "constant": ({},),
 }
 

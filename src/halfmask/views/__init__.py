@@ -9,10 +9,17 @@ from halfmask.views.base import ImageView, Seen, View
 from halfmask.views.blur import Blur
 from halfmask.views.constant import Constant
 from halfmask.views.downsample import Downsample
+from halfmask.views.superpixels import Superpixels
 from halfmask.views.tokens import Framewise, Tokens
 from halfmask.views.trial import check_view
 
-VIEWS: dict[str, type[View]] = {"blur": Blur, "constant": Constant, "downsample": Downsample, "tokens": Tokens}
+VIEWS: dict[str, type[View]] = {
+    "blur": Blur,
+    "constant": Constant,
+    "downsample": Downsample,
+    "superpixels": Superpixels,
+    "tokens": Tokens,
+}
 
 
 def make_view(name: str, options: dict[str, Any] | None = None) -> View:
@@ -28,4 +35,17 @@ def make_view(name: str, options: dict[str, Any] | None = None) -> View:
     return view
 
 
-__all__ = ["VIEWS", "Blur", "Constant", "Downsample", "Framewise", "ImageView", "Seen", "Tokens", "View", "check_view", "make_view"]
+__all__ = [
+    "VIEWS",
+    "Blur",
+    "Constant",
+    "Downsample",
+    "Framewise",
+    "ImageView",
+    "Seen",
+    "Superpixels",
+    "Tokens",
+    "View",
+    "check_view",
+    "make_view",
+]
