@@ -133,8 +133,9 @@ class RunConfig:
                 )
         methods = task_named(self.task).methods
         if self.method in METHODS and self.method not in methods:
+            divides = ", whose records no mask divides" if METHODS[self.method].rest else ""
             raise HalfmaskError(
-                f"method '{self.method}' divides every record by a mask, and the task '{self.task}' has none: use {', '.join(methods)}"
+                f"method '{self.method}' has no meaning for the task '{self.task}'{divides}: use {', '.join(methods)}"
             )
         if task_units(self.task) and self.unit not in task_units(self.task):
             raise unknown_name("unit", self.unit, task_units(self.task))
