@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from halfmask.data.face_files import ImageFile
-from halfmask.data.files import Complaints
+from halfmask.data.files import BadAnnotations, Complaints, where_named
 from halfmask.data.pictures import Picture, PictureSet, by_number
 from halfmask.data.skeleton import MPII, full_name
 from halfmask.errors import HalfmaskError, unknown_name
@@ -63,8 +63,9 @@ def read_market1501(folder: Path) -> PictureSet:
 
 
 def detect_cad60(folder: Path) -> bool:
-    """Whether a folder holds folders of frames, by person and activity."""
-    return any(_frames(place) for _, _, place in _activities(folder))
+    """Whether a folder holds folders of frames, by person and activity: those in which two people do the same."""
+    done: dict[str, str] = {}
+    return any(_frames(place) and done.setdefault(activity, person) != person for person, activity, place in _activities(folder))
 
 
 def read_cad60(folder: Path) -> PictureSet:
@@ -148,21 +149,27 @@ def _read_labels(path: Path) -> dict[str, str]:
 
 
 def _read_joints(path: Path, folder: Path) -> dict[str, np.ndarray]:
-    """By frame, J×3."""
-    complaints = Complaints(path, "row", folder)
+    """By frame, J×3. A folder is called by the person's name: what is wrong is told without it, but to the data's holder."""
+    where = path.parent.relative_to(folder).as_posix()
+    complaints = Complaints(folder / _JOINTS, "row", folder)
     found: dict[str, np.ndarray] = {}
     with path.open(newline="", encoding="utf-8", errors="replace") as lines:
         table = csv.DictReader(lines)
         columns = {joint: column for column in table.fieldnames or () for joint in range(len(MPII)) if _names(column, joint)}
         if "file" not in (table.fieldnames or ()) or not columns:
-            raise HalfmaskError(f"{path} has other columns: expected file, and <joint>_x and <joint>_y by names such as {MPII.names[0]}")
+            raise BadAnnotations(
+                f"a {_JOINTS} below {folder} has other columns: expected file, and <joint>_x and <joint>_y by names such as "
+                f"{MPII.names[0]}. Mend it: {where_named(folder)}",
+                [f"{where}/{_JOINTS}"],
+            )
         rows = list(table)
     for number, row in enumerate(rows, start=1):
         joints = np.zeros((len(MPII), 3))
         for joint, column in columns.items():
             values = [_number(row.get(f"{column[:-2]}_{axis}")) for axis in "xy"]
             if any(value is not None and not math.isfinite(value) for value in values):
-                complaints.add(number, row.get("file"), "a joint that is no number: expected pixels, or nothing", [row.get(column)])
+                held = f"{row.get(column)}, {row.get(f'{column[:-2]}_y')}"
+                complaints.add(number, f"{where}/{row.get('file')}", "a joint that is no number: expected pixels, or nothing", held)
                 break
             if None not in values:
                 joints[joint] = (*values, 1)

@@ -81,7 +81,8 @@ class PictureDataConfig:
     splits: PictureSplitsConfig = field(default_factory=PictureSplitsConfig)
     named_share: float = setting(
         1 / 3,
-        "Of each private person on disk, the last so large a share of the pictures is kept out of training, for the identity attack.",
+        "Of each private person on disk, the last so large a share of the pictures (of each action) is kept out of training, for the "
+        "identity attack.",
         at_least=0,
         below=1,
     )
@@ -216,12 +217,13 @@ def divide_pictures(pictures: PictureSet, config: PictureDataConfig) -> dict[str
     people = divide_names({"all": pictures.subjects}, named, "subjects")
     part_of = {subject: part for part, chosen in people.items() for _, subject in chosen}
     parts: dict[str, list[Picture]] = {}
-    of_person: dict[str, list[Picture]] = {}
+    # Of everything that somebody does, the last pictures: else whole actions would be kept out.
+    together: dict[tuple[str, str], list[Picture]] = {}
     for picture in pictures.pictures:
         if picture.subject in part_of:
-            of_person.setdefault(picture.subject, []).append(picture)
-    for subject in sorted(of_person, key=by_number):
-        theirs, part = of_person[subject], part_of[subject]
+            together.setdefault((picture.subject, picture.action), []).append(picture)
+    for (subject, _), theirs in sorted(together.items(), key=lambda item: by_number(item[0][0])):
+        part = part_of[subject]
         held = _held(len(theirs), config) if part == "private" else 0
         parts.setdefault(part, []).extend(theirs[: len(theirs) - held])
         if held:
@@ -250,7 +252,7 @@ def _load_parts(
         wanted = {part: how for part, how in counts.items() if how[0] and part in only}
         return {part: _drawn(config, part, count, skip, report) for part, (count, skip) in wanted.items()}, {}
     pictures = _on_disk(config)
-    own = config.poses is None and all(picture.joints is not None for picture in pictures.pictures)
+    own = config.poses is None and any(picture.joints is not None for picture in pictures.pictures)
     poses = None if own else pose_network(config.poses or EMBEDDED)
     parts: dict[str, PictureRecords] = {}
     left_out = {"files": dict(pictures.left_out)} if pictures.left_out else {}
