@@ -94,6 +94,10 @@ def test_files_are_opened_once_and_poses_found_once(pictures, monkeypatch) -> No
     np.testing.assert_allclose(larger.targets.columns["joints"][:, 0, 0], 45.5 * 32 / 90 - 0.5, atol=1e-4)
     unsure, _ = read_pictures(bare, ("walk", "sit"), SIZE, "made", network, least_score=0.6)
     assert not unsure.targets.columns["joints"].any() and unsure.key != records.key
+    other = Fixed()
+    other.stamp = "retrained"
+    read_pictures(bare, ("walk", "sit"), SIZE, "made", other)
+    assert other.seen == 6, "another network looks for itself"
     # A changed file is read again.
     cv2.imwrite(str(pictures[0].read.path), np.zeros((100, 90, 3), np.uint8))
     read_pictures(bare, ("walk", "sit"), SIZE, "made", network)
