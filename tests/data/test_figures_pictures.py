@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from halfmask.data.figures import ACTIONS, JOINT_NAMES
+from halfmask.data.figures import ACTIONS, JOINT_NAMES, World
 from halfmask.data.figures_pictures import Album, figures_pictures
 from halfmask.data.figures_records import figures_records
 from halfmask.data.pictures import PictureRecords
@@ -65,6 +65,8 @@ def test_pictures_are_known_by_name_at_every_size(some) -> None:
     # Nor are they the people of the pose figures.
     pose = figures_records("private", 4, size=(64, 48))
     assert not (set(map(bytes, pose.prints.subjects)) & set(map(bytes, some.prints.subjects)))
+    subject = int(pose.subjects[0])
+    assert Album("private")._look(subject) != World("private")._look(subject)
 
 
 def test_what_is_drawn_does_not_depend_on_what_was_drawn_before(some) -> None:

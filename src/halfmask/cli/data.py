@@ -54,7 +54,8 @@ def inspect(
         str | None,
         typer.Option(
             help="folder, mpii, coco, humanart, lsp or lspet; of faces ytf68, aflw, aflw-json or landmark-files; of clips "
-            "clips (your own), ucf101, hmdb51, ntu, smarthome, airtlab, airtlab-actions, weizmann or arid. (default: found out)",
+            "clips (your own), ucf101, hmdb51, ntu, smarthome, airtlab, airtlab-actions, weizmann or arid; of pictures of one person each "
+            "market1501 or cad60. (default: found out)",
             rich_help_panel=_READING,
         ),
     ] = None,

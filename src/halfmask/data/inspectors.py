@@ -17,11 +17,13 @@ from rich.table import Table
 from halfmask.data.clip_sets import clip_formats, detect_clip_format
 from halfmask.data.face_sets import FACE_FORMATS, detect_face_format
 from halfmask.data.formats import FORMATS, detect_format
+from halfmask.data.picture_folders import PICTURE_FORMATS, detect_picture_format
 from halfmask.errors import HalfmaskError, unknown_name
 
 Progress = Callable[[int, int], None]
 
 _OF_FACES = "Of faces: labels.csv (68 landmarks), aflw.sqlite (AFLW), JSON of faces with 19 keypoints, or .pts files beside photographs"
+_OF_PICTURES = "Of pictures of one person each: bounding_box_train (Market-1501), or folders of frames PERSON/ACTIVITY (CAD-60)"
 _OF_CLIPS = f"Of clips: clips.csv (your own), or videos named as they are released ({', '.join(clip_formats()[1:])})"
 
 
@@ -57,6 +59,7 @@ class Inspect(Protocol):
 INSPECTORS: dict[str, str] = {
     **dict.fromkeys(FACE_FORMATS, "halfmask.cli.inspection_faces:look_at_faces"),
     **dict.fromkeys(clip_formats(), "halfmask.cli.inspection_clips:look_at_clips"),
+    **dict.fromkeys(PICTURE_FORMATS, "halfmask.cli.inspection_pictures:look_at_pictures"),
 }
 
 
@@ -65,17 +68,16 @@ TAKES_MASKS = clip_formats()
 
 
 def find_out_format(folder: Path) -> str:
-    """The format of a folder, of people with joints, of faces or of clips; an error says what was expected of each."""
+    """The format of a folder, of people with joints, of faces, clips or pictures; an error says what was expected of each."""
     try:
         return detect_format(folder)
     except HalfmaskError as no_people:
-        try:
-            return detect_face_format(folder)
-        except HalfmaskError:
+        for detect in (detect_face_format, detect_clip_format, detect_picture_format):
             try:
-                return detect_clip_format(folder)
+                return detect(folder)
             except HalfmaskError:
-                raise HalfmaskError(f"{no_people}. {_OF_FACES}. {_OF_CLIPS}") from None
+                continue
+        raise HalfmaskError(f"{no_people}. {_OF_FACES}. {_OF_CLIPS}. {_OF_PICTURES}") from None
 
 
 def inspector_of(format: str | None) -> Inspect | None:

@@ -6,7 +6,10 @@ shows one person alone: then it belongs to them, and a promise about subjects is
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -104,3 +107,55 @@ def check_size(size: tuple[int, int]) -> None:
         raise HalfmaskError(
             f"pictures of {size[0]}×{size[1]} (data.height × data.width) were asked for: expected multiples of {STEP}, at least {STEP}"
         )
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of one person, opened when it is asked for.
+
+    Attributes:
+        name: names it within its dataset, in public and for good.
+        read: gives it, H×W×3 bytes, red first; its `stamp`, if it has one, changes when the picture does.
+        subject: who it shows.
+        action: what they are doing; empty where nobody says.
+        joints: J×3 in its own pixels, the third 1 for a joint that is known; None where nobody annotated any.
+    """
+
+    name: str
+    read: Callable[[], np.ndarray] = field(repr=False, compare=False)
+    subject: str
+    action: str = ""
+    joints: np.ndarray | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class PictureSet:
+    """What a folder of pictures says, none of them opened.
+
+    Attributes:
+        pictures: in the order of their names, everybody's together.
+        actions: in the order in which they are counted; empty where the dataset knows none.
+        usual: how the dataset is divided where nothing is said: parts, and which of its subjects, counted from 1.
+        left_out: how many files are no picture, for each reason.
+    """
+
+    format: str
+    folder: Path
+    pictures: tuple[Picture, ...]
+    actions: tuple[str, ...] = ()
+    usual: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Everybody, in the order that ranges count in."""
+        return tuple(sorted({picture.subject for picture in self.pictures}, key=by_number))
+
+
+def by_number(name: str) -> list[tuple[int, str]]:
+    """Sorts names by the numbers in them: frame 9 comes before frame 10.
+
+    >>> sorted(["b10", "b9", "a"], key=by_number)
+    ['a', 'b9', 'b10']
+    """
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name) if part]
