@@ -27,6 +27,7 @@ from halfmask.models.hyperface import HyperFace
 from halfmask.models.mvit import MViT, last_normalisations
 from halfmask.models.mvit_attention import Pool
 from halfmask.models.pose import choose_parameters
+from halfmask.models.posegan import PoseGAN, pair_losses
 from halfmask.models.simcc import PoseModel
 from halfmask.models.tinyvit import ConvNorm
 from halfmask.privacy.noise import RandomStream
@@ -122,7 +123,35 @@ def action_case(strategy: str, records: int = 16, torchs_own: bool = False) -> t
     return model, loss, batch
 
 
+def critic_case(size: str, records: int, form: str) -> tuple[nn.Module, Callable[..., Tensor], Batch]:
+    """The critic of a generator of people, on pictures of 64×48.
+
+    Args:
+        form: `real` for a real picture alone, `pairs` for a real and a drawn one in one pass, `two passes` for one after the other: peers do
+            not know two rows of a layer for one record's.
+    """
+    torch.manual_seed(0)
+    model = PoseGAN(size).critic
+    batch = {"real": torch.rand(records, 3, 64, 48) * 2 - 1}
+    if form != "real":
+        batch["fake"] = torch.rand(records, 3, 64, 48) * 2 - 1
+
+    def loss(network: nn.Module, some: Batch) -> Tensor:
+        if form == "pairs":
+            return pair_losses(network, some["real"], some["fake"])
+        real = -network(some["real"])
+        return real if form == "real" else network(some["fake"]) + real
+
+    return model, loss, batch
+
+
 CASES = {
+    "posegan-small": lambda: critic_case("small", 128, "real"),
+    "posegan-small, pairs": lambda: critic_case("small", 128, "pairs"),
+    "posegan-small, pairs in two passes": lambda: critic_case("small", 128, "two passes"),
+    "posegan-paper": lambda: critic_case("paper", 32, "real"),
+    "posegan-paper, pairs": lambda: critic_case("paper", 32, "pairs"),
+    "posegan-paper, pairs in two passes": lambda: critic_case("paper", 32, "two passes"),
     "mvit-finetune": lambda: action_case("finetune"),
     "mvit-full": lambda: action_case("full"),
     "mvit-finetune, torch's convolutions": lambda: action_case("finetune", torchs_own=True),
