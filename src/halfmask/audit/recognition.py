@@ -250,7 +250,7 @@ def _held_out(groups: np.ndarray, whole: bool, seed: int) -> np.ndarray:
 def _chosen_mix(looks: Looks, labels: np.ndarray, held: np.ndarray) -> tuple[tuple[float, float], float]:
     """How sharply to read either part and how to mix them, by the probability of the right labels of pictures held out."""
     rest, asked = looks.take(np.flatnonzero(~held)), looks.take(np.flatnonzero(held))
-    shape, colour = (part(rest, labels[~held]) for part in (_Kernel, _Discriminant))
+    shape, colour = _Kernel(rest, labels[~held]), _Discriminant(rest, labels[~held])
     right = np.searchsorted(shape.labels, labels[held])
     of_shape, of_colour = shape.scores(asked), colour.scores(asked)
 

@@ -64,7 +64,8 @@ class Judge:
             stages = self.model.backbone.stages_forward(normalise(shown))
             features.append(torch.cat([stage.mean((2, 3)) for stage in stages[2:]], 1))
             grids.append(torch.cat([F.adaptive_avg_pool2d(stage, _GRID).flatten(1) for stage in stages[2:]], 1))
-            where, how = decode(*self.model.head(stages[3]), self.model.bins_per_pixel)
+            x_logits, y_logits = self.model.head(stages[3])
+            where, how = decode(x_logits, y_logits, self.model.bins_per_pixel)
             points.append(where)
             sure.append(how)
         # Centres of pixels are at whole numbers on both sides.
