@@ -31,7 +31,7 @@ _CHUNK = 1024
 
 
 @dataclass(frozen=True)
-class Judged:
+class PictureScores:
     """Numbers about generated pictures.
 
     Attributes:
@@ -57,7 +57,7 @@ def judge_generated(
     head_boxes: np.ndarray | None = None,
     neighbours: int = _NEIGHBOURS,
     judge: Judge | None = None,
-) -> Judged:
+) -> PictureScores:
     """All metrics of generated pictures, bytes N×3×H×W.
 
     Args:
@@ -78,7 +78,7 @@ def judge_generated(
     }
     if joints is not None:
         metrics["pose_kept"] = pose_kept(seen, joints, head_boxes)
-    return Judged(metrics, judge.name, len(generated), len(real))
+    return PictureScores(metrics, judge.name, len(generated), len(real))
 
 
 def frechet_distance(first: np.ndarray, second: np.ndarray) -> float:
