@@ -31,6 +31,13 @@ class Measured:
         return self.low <= value <= self.high
 
 
+def share(right: float, total: int) -> Measured:
+    """A proportion with its Clopper–Pearson interval; the count may be a mean of counts."""
+    low = 0.0 if right == 0 else float(stats.beta.ppf(0.025, right, total - right + 1))
+    high = 1.0 if right == total else float(stats.beta.ppf(0.975, right + 1, total - right))
+    return Measured(right / total, low, high)
+
+
 def auc(members: np.ndarray, others: np.ndarray) -> Measured:
     """The probability that a member scores higher than a stranger, with DeLong's interval.
 

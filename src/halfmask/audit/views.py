@@ -13,11 +13,10 @@ from typing import Any
 
 import cv2
 import numpy as np
-from scipy import stats
 
 from halfmask.audit.likeness import psnr, ssim
 from halfmask.audit.networks import fit_recogniser, fit_restorer, recognised, restored
-from halfmask.audit.separation import Measured
+from halfmask.audit.separation import share
 from halfmask.audit.shadow import train_shadow
 from halfmask.data.figures_records import figures_records
 from halfmask.data.pose_records import PoseRecords
@@ -206,13 +205,6 @@ def _pose(name: str, options: Options, effort: Effort, people: int, seed: int) -
     judged = with_view(figures_records("test", 100, people), make_view(name, options))
     scores = PoseTask(config).score(model, judged, VIEW, flip_test=False)
     return float(scores.metrics["pckh@0.5"])
-
-
-def share(right: float, total: int) -> Measured:
-    """A proportion with its Clopper–Pearson interval; the count may be a mean of counts."""
-    low = 0.0 if right == 0 else float(stats.beta.ppf(0.025, right, total - right + 1))
-    high = 1.0 if right == total else float(stats.beta.ppf(0.975, right + 1, total - right))
-    return Measured(right / total, low, high)
 
 
 def _small(images: np.ndarray) -> np.ndarray:
