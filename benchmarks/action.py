@@ -28,7 +28,7 @@ def weight(epsilon: float) -> str:
 
 ROWS = [
     Row("public-only", "public-only"),
-    *(Row("dpsgd", "dpsgd", epsilon, seeds(epsilon), ("private.weight=1",)) for epsilon in EPSILONS),
+    *(Row("dpsgd", "dpsgd", epsilon, seeds(epsilon), (weight(epsilon),)) for epsilon in EPSILONS),
     *(Row("masked", "masked", epsilon, seeds(epsilon), (weight(epsilon),)) for epsilon in EPSILONS),
     # The noised half is shown the whole clip, not the protected tokens alone.
     *(Row("feature", "feature", epsilon, seeds(epsilon), (weight(epsilon),)) for epsilon in EPSILONS),
