@@ -16,7 +16,7 @@ from halfmask.metrics.actions import METRICS
 from halfmask.privacy.accounting import SampledGaussian, epsilon
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "tiny_mvit")
-WORLD = ("data.private=12", "data.public=0", "data.test=6", "data.workers=1")
+WORLD = ("data.private=12", "data.public=0", "data.test=6", "data.workers=1", "data.missing_classes=allow")
 NETWORK = ("model.size=tiny", "model.weights=null", "model.frames=4", "model.side=64", "subspace.samples=4", "subspace.dim=2")
 TINY = ("--even-so", "--epochs", 0.4, "--batch", 6, "--delta", 1e-3, "--epsilon", 5, "--threads", 1)
 
@@ -227,6 +227,7 @@ def test_a_video_that_is_none_is_one_line(halfmask, run_of, tmp_path: Path) -> N
         ("masked", ("data.protect=mask",), "no mask"),
         ("masked", ("view.options.edges=soft",), "edges"),
         ("masked", ("data.protect=room",), "part to protect"),
+        ("dpsgd", ("data.missing_classes=refuse",), "no private clip shows brush_teeth, drink, reach, which the test asks for: draw more"),
         ("masked", ("data.clips_per_video=2",), "private videos have more clips, up to 3"),
         ("masked", ("data.clips_per_subject=0",), "data.clips_per_subject"),
         ("dpsgd", ("model.weights=embedded",), "no embedded weights for an MViT of size 'tiny'"),

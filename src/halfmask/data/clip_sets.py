@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import signature
 from pathlib import Path
@@ -320,16 +320,16 @@ def _records(
 def _on_disk(config: ClipDataConfig, only: tuple[str, ...]) -> dict[str, ClipSet]:
     clips = of_classes(read_clips(find_folder(config.name), config.format, config.official_split), config.classes)
     parts = divide_clips(clips, config.splits, config.split_by, config.test_share)
-    _check_classes(config, parts)
+    _check_classes(config, parts, "divide the clips otherwise (data.splits)")
     return {part: replace(clips, takes=tuple(takes)) for part, takes in parts.items() if part in only}
 
 
-def _check_classes(config: ClipDataConfig, parts: Mapping[str, list[Take]]) -> None:
+def _check_classes(config: ClipDataConfig, parts: Mapping[str, Sequence[Take]], mend: str) -> None:
     missing = missing_classes(parts) if "private" in parts else []
     if missing and config.missing_classes == "refuse":
         raise HalfmaskError(
-            f"no private clip shows {', '.join(missing)}, which the test asks for: divide the clips otherwise (data.splits), keep only "
-            "some classes (data.classes), or go on all the same with data.missing_classes=allow"
+            f"no private clip shows {', '.join(missing)}, which the test asks for: {mend}, keep only some classes (data.classes), or go on "
+            "all the same with data.missing_classes=allow"
         )
 
 
@@ -352,6 +352,7 @@ def _figures(config: ClipDataConfig, frames: int, size: int, only: tuple[str, ..
                 config.anonymised and part != "test",
             )
             found[part] = of_classes(clips, config.classes) if config.labels == "action" or part != "public" else clips
+    _check_classes(config, {part: clips.takes for part, clips in found.items()}, "draw more clips (data.private)")
     return found
 
 
