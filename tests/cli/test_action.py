@@ -162,6 +162,7 @@ def test_verify_plan_and_resume(halfmask, run_of, tmp_path: Path) -> None:
         *setting(*WORLD, *NETWORK, "even_so=true"),
     )
     assert planned.code == 0 and "12" in planned.out, planned.err
+    assert "--method masked-projective," in planned.out and "suggested recipe: action/figures" in planned.out
     again = halfmask(*arguments("masked", out, "--resume"))
     assert again.code == 0, again.err
     other = halfmask(*arguments("masked", out, "--resume", changes=("data.protect=person",)))
