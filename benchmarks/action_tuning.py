@@ -29,6 +29,25 @@ def rows() -> list[Row]:
                         found.append(Row(name, method, 1.0, 1, shape))
     # Public steps first, then private ones beside few or none; and private ones the shorter the more noise there is.
     few = (*WORLD, "strategy=top", "clip_norm=10", "optimiser.learning_rate=0.03", "batch=1000", "epochs=20", "public.first=300")
+    for scale in (0.5, 1, 2):
+        for epsilon in (0.1, 0.25, 0.5):
+            found.append(Row(f"dpsgd weight {scale:g}", "dpsgd", epsilon, 1, (*few, f"private.weight={min(1.0, scale * epsilon)}")))
+    found += [Row("dpsgd weight all", "dpsgd", epsilon, 1, few) for epsilon in (0.1, 0.25, 0.5)]
+    # Only tokens whose whole patch is public are: few, so that the noised half has more to teach.
+    strict = (*few, "view.options={edges: private}")
+    found.append(Row("strict public", "public-only", seeds=1, settings=strict))
+    for share in (0, 0.05, 0.2):
+        for scale in (0.5, 1, 2):
+            shape = (*strict, f"public.weight={share}")
+            for epsilon in (0.1, 0.25, 0.5, 1.0):
+                found.append(Row(f"strict masked {share:g} {scale:g}", "masked", epsilon, 1, (*shape, f"private.weight={scale * epsilon}")))
+    # The part that the paper trains: fewer steps, as each takes longer.
+    part = (*WORLD, "strategy=finetune", "clip_norm=10", "batch=1000", "epochs=6", "public.first=60")
+    for rate in (0.01, 0.03, 0.1):
+        shape = (*part, f"optimiser.learning_rate={rate}")
+        found.append(Row(f"part public {rate:g}", "public-only", seeds=1, settings=shape))
+        for method in ("dpsgd", "masked"):
+            found += [Row(f"part {method} {rate:g}", method, 0.5, 1, (*shape, f"private.weight={share}")) for share in (0.5,)]
     for method in ("masked", "feature"):
         for share in (0, 0.05, 0.2, 1):
             found += [Row(f"{method} first {share:g}", method, epsilon, 1, (*few, f"public.weight={share}")) for epsilon in (1.0, 0.25)]

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from halfmask.metrics.actions import METRICS
+from halfmask.privacy.accounting import SampledGaussian, epsilon
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "tiny_mvit")
-WORLD = ("data.private=12", "data.public=0", "data.test=6", "data.workers=1")
+WORLD = ("data.private=12", "data.public=0", "data.test=6", "data.workers=1", "data.missing_classes=allow")
 NETWORK = ("model.size=tiny", "model.weights=null", "model.frames=4", "model.side=64", "subspace.samples=4", "subspace.dim=2")
 TINY = ("--even-so", "--epochs", 0.4, "--batch", 6, "--delta", 1e-3, "--epsilon", 5, "--threads", 1)
 
@@ -124,6 +125,23 @@ def test_units(run_of, unit: str) -> None:
     assert ("the promise is to one video" in text) == (unit == "video") and "the promise is to one clip" not in text
 
 
+def test_what_epsilon_is_worth_to_videos_and_people(run_of) -> None:
+    """The world bounds how many clips they have: three of a video, four videos of a person."""
+    found = {}
+    for unit, coarser in (("clip", {"video": 3, "subject": 12}), ("video", {"subject": 4}), ("subject", {})):
+        flags = () if unit == "clip" else ("--unit", unit, "--batch", 2)
+        body, text = certificate(run_of("masked", *flags)[0])
+        assert {name: each["most"] for name, each in body["coarser"].items()} == coarser
+        for name, most in coarser.items():
+            plan = SampledGaussian(body["noise_multiplier"], body["sampling_rate"], body["steps"], group_size=most)
+            assert body["coarser"][name]["epsilon"] == pytest.approx(epsilon([plan], body["delta"], "rdp"))
+            assert f"ε to one {name} of up to {most} {unit}s" in text
+        assert "no ε is stated" not in text
+        found[unit] = body
+    worth = found["clip"]["coarser"]
+    assert 1.5 * found["clip"]["epsilon"]["zero-out"] < worth["video"]["epsilon"] < worth["subject"]["epsilon"]
+
+
 def test_verify_plan_and_resume(halfmask, run_of, tmp_path: Path) -> None:
     out = tmp_path / "run"
     trained = halfmask(*arguments("masked", out))
@@ -144,6 +162,7 @@ def test_verify_plan_and_resume(halfmask, run_of, tmp_path: Path) -> None:
         *setting(*WORLD, *NETWORK, "even_so=true"),
     )
     assert planned.code == 0 and "12" in planned.out, planned.err
+    assert "--method masked-projective," in planned.out and "suggested recipe: action/figures" in planned.out
     again = halfmask(*arguments("masked", out, "--resume"))
     assert again.code == 0, again.err
     other = halfmask(*arguments("masked", out, "--resume", changes=("data.protect=person",)))
@@ -209,6 +228,9 @@ def test_a_video_that_is_none_is_one_line(halfmask, run_of, tmp_path: Path) -> N
         ("masked", ("data.protect=mask",), "no mask"),
         ("masked", ("view.options.edges=soft",), "edges"),
         ("masked", ("data.protect=room",), "part to protect"),
+        ("dpsgd", ("data.missing_classes=refuse",), "no private clip shows brush_teeth, drink, reach, which the test asks for: draw more"),
+        ("masked", ("data.clips_per_video=2",), "private videos have more clips, up to 3"),
+        ("masked", ("data.clips_per_subject=0",), "data.clips_per_subject"),
         ("dpsgd", ("model.weights=embedded",), "no embedded weights for an MViT of size 'tiny'"),
         ("dpsgd", ("data.classes=[juggle]",), "juggle"),
     ],

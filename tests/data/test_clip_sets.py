@@ -97,6 +97,19 @@ def test_a_class_missing_from_the_private_part_is_refused_unless_allowed(folder)
         load_clips(config_of(folder, classes=["jmp"]), 4, 24)
 
 
+def test_a_class_missing_from_drawn_private_clips_is_refused_alike() -> None:
+    """Twelve clips do not show all that six others ask for; refused before anything is drawn."""
+    config = ClipDataConfig(private=12, public=0, test=6)
+    with pytest.raises(HalfmaskError, match=r"shows brush_teeth, drink, reach, which the test asks for: draw more.*missing_classes=allow"):
+        load_clips(config, 4, 32)
+    data = load_clips(replace(config, missing_classes="allow"), 4, 32)
+    assert (len(data.private), len(data.test)) == (12, 6)
+    seen = [set(part.targets.rows(np.arange(len(part)))["label"].tolist()) for part in (data.private, data.test)]
+    assert seen[1] - seen[0] == {data.private.classes.index(label) for label in ("brush_teeth", "drink", "reach")}
+    # Without a test nobody asks, and whoever is judged on alone is not compared with anybody.
+    assert len(load_clips(replace(config, test=0), 4, 32).private) == 12 and len(load_clip_test(config, 4, 32)) == 6
+
+
 def test_masks_from_elsewhere(tmp_path) -> None:
     folder = build(tmp_path, masked=False)
     with pytest.raises(HalfmaskError, match=r"videos have no mask: say with data\.masks"):

@@ -16,7 +16,8 @@ from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import ClippingEngine
 from halfmask.models.checkpoints import read_state
 from halfmask.models.mvit import PATCH, PATCH_STRIDE, SHAPES, Block, MViT, last_normalisations
-from halfmask.models.mvit_attention import Grid, pooled_presence
+from halfmask.models.mvit_attention import Grid, pooled_presence, with_class
+from halfmask.views.tokens import Tokens
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
 FRAMES, SIDE, CLASSES = 4, 32, 5
@@ -38,7 +39,11 @@ def clips(count: int = 3, seed: int = 0) -> Tensor:
 
 
 def some_tokens(count: int = 3, share: float = 0.4, seed: int = 1) -> Tensor:
-    return torch.rand(count, 2, 8, 8, generator=torch.Generator().manual_seed(seed)) < share
+    """Of the first clip none in its second half, of the third few in a corner: pooled, some are absent still."""
+    tokens = torch.rand(count, 2, 8, 8, generator=torch.Generator().manual_seed(seed)) < share
+    tokens[0, 1] = False
+    tokens[2, :, 3:] = tokens[2, :, :, 3:] = False
+    return tokens
 
 
 @pytest.mark.skipif(not FIXTURES.is_dir(), reason="the reference outputs are not part of the repository")
@@ -69,8 +74,9 @@ def test_the_published_network_is_computed_to_four_digits_and_more() -> None:
 def test_the_part_that_is_trained_has_the_published_size() -> None:
     with torch.device("meta"):
         model = MViT("s", classes=60)
+    # The head's 60 × 769, the last normalisation, and five of each of two blocks: the first of them takes the step from 384 to 768.
     trained = sum(parameter.numel() for parameter in last_normalisations(model))
-    assert 45_000 < trained < 60_000
+    assert trained == 46_140 + 1_536 + (768 + 1_536 + 576) + (1_536 + 1_536 + 576)
 
 
 def test_nano_is_small() -> None:
@@ -91,55 +97,99 @@ def test_beside_a_clip_in_part_a_whole_one_is_what_it_is_alone(small: MViT) -> N
     torch.testing.assert_close(small(x, tokens)[1], small(x[1:2])[0], rtol=0, atol=1e-12)
 
 
-def test_absent_tokens_have_no_part_in_anything(small: MViT) -> None:
-    """Another clip where tokens are absent: neither what is said nor any gradient changes by one bit."""
-    tokens = some_tokens()
-    absent = ~tokens
-    embedded = small.embed(clips()).detach()
-    other = embedded.clone()
-    other[:, 1:][absent.flatten(1)] = 1e3 * torch.randn(int(absent.sum()), other.shape[-1], dtype=other.dtype)
-
-    def look(given: Tensor) -> tuple[Tensor, list[Tensor]]:
-        x, present = given * torch.cat([torch.ones(3, 1, 1), tokens.flatten(1)[..., None]], 1), tokens
-        for block in small.blocks:
-            x, present = block(x, present)
-        said = small.head(small.norm(x[:, 0]))
-        weights = [p for name, p in small.named_parameters() if not name.startswith(("conv_proj", "pos_encoding"))]
-        return said, list(torch.autograd.grad(said.square().sum(), weights))
-
-    said, gradients = look(embedded)
-    said_of_other, gradients_of_other = look(other)
-    assert torch.equal(said, said_of_other)
-    assert all(torch.equal(a, b) for a, b in zip(gradients, gradients_of_other, strict=True))
+def weights_above(model: MViT) -> list[nn.Parameter]:
+    """All but those that tokens are made with."""
+    return [parameter for name, parameter in model.named_parameters() if not name.startswith(("conv_proj", "pos_encoding"))]
 
 
-def test_absent_is_not_zero(small: MViT) -> None:
-    """A zeroed patch still carries the biases of the network; one that is absent carries nothing."""
+def with_other_absent_tokens(x: Tensor, tokens: Tensor) -> Tensor:
+    other, absent = x.clone(), ~tokens.flatten(1)
+    other[:, 1:][absent] = 1e3 * torch.randn(int(absent.sum()), x.shape[-1], dtype=x.dtype, generator=torch.Generator().manual_seed(5))
+    return other
+
+
+def test_absent_tokens_have_no_part_in_anything(small: MViT, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever lies where tokens are absent: neither what is said nor any gradient changes by one bit."""
+    tokens, embedded = some_tokens(), small.embed(clips()).detach()
+    found = []
+    for given in (embedded, with_other_absent_tokens(embedded, tokens)):
+        monkeypatch.setattr(small, "embed", lambda _, given=given: given)
+        said = small(clips(), tokens)
+        found.append((said, *torch.autograd.grad(said.square().sum(), weights_above(small))))
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_no_block_reads_absent_tokens(small: MViT, number: int) -> None:
+    """Even where they are not nothing: each block leaves them out by itself."""
+    block = small.blocks[number]
+    assert isinstance(block, Block)
+    tokens = torch.rand(3, *block.grid, generator=torch.Generator().manual_seed(number)) < 0.2
+    tokens[0, 0], tokens[0, 1], tokens[2] = False, True, False
+    x = torch.randn(3, 1 + block.grid.total, len(block.norm1.weight), generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+    found = []
+    for given in (x, with_other_absent_tokens(x, tokens)):
+        out, _ = block(given, tokens)
+        found.append([out, *torch.autograd.grad(out.square().sum(), list(block.parameters()))])
+        if block.stride == (1, 1, 1):
+            found[-1].append(block.of_class(given, tokens))
+            torch.testing.assert_close(found[-1][-1], out[:, 0], rtol=0, atol=1e-12)
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_a_key_is_there_if_anything_that_its_window_reads_is(small: MViT, number: int) -> None:
+    """A single token beside the middle of the first window: the class token sees it by that key, and by no other."""
+    block = small.blocks[number]
+    assert isinstance(block, Block) and block.attn.pool_k.stride[1] > 1
+    tokens = torch.zeros(1, *block.grid, dtype=torch.bool)
+    tokens[0, 0, 1, 1] = True
+    x = torch.randn(1, 1 + block.grid.total, len(block.norm1.weight), generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+    other = x.clone()
+    other[0, 1 + block.grid.columns + 1] += 1
+    assert not torch.equal(block(x, tokens)[0][:, 0], block(other, tokens)[0][:, 0])
+
+
+def test_absent_is_not_zero(small: MViT, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token of zeros is touched by the biases of the network, and looked at; one that is absent is neither."""
     x, tokens = clips(), some_tokens()
-    zeroed = x * 0
-    assert not torch.allclose(small(x, tokens), small(x))
-    gone = torch.zeros_like(tokens)
-    torch.testing.assert_close(small(x, gone), small(zeroed, gone), rtol=0, atol=0)
-    assert not torch.allclose(small(zeroed), small(zeroed, gone))
+    said = small(x, tokens)
+    assert not torch.allclose(said, small(x))
+    zeroed = small.embed(x) * with_class(tokens)
+    monkeypatch.setattr(small, "embed", lambda _: zeroed)
+    assert not torch.allclose(said, small(x)) and torch.equal(said, small(x, tokens))
 
 
 def test_a_clip_without_any_token_is_the_class_token_alone(small: MViT) -> None:
+    """By hand: it has none but itself to attend to, so that each block is a few linear maps of it."""
     said = small(clips(), torch.zeros(3, *small.grid, dtype=torch.bool))
-    assert torch.isfinite(said).all() and torch.equal(said[0], said[1])
+    x = small.pos_encoding.class_token
+    for block in small.blocks:
+        assert isinstance(block, Block)
+        normed, attention = block.norm1(x), block.attn
+        values = attention.pool_v.norm_act(attention.qkv(normed).chunk(3)[2].view(attention.heads, attention.width))
+        x = (x if block.project is None else block.project(normed)) + attention.project(values.flatten())
+        x = x + block.mlp(block.norm2(x))
+    torch.testing.assert_close(said, small.head(small.norm(x)).expand(3, -1), rtol=0, atol=1e-12)
 
 
 def test_tokens_of_one_clip_do_not_touch_another(small: MViT) -> None:
+    """Of the others few are there: where the first is whole, it must not lend them any."""
     x, tokens = clips(), some_tokens()
+    tokens[0], tokens[1:, :, 2:] = True, False
     others = tokens.clone()
-    others[0] = ~others[0]
+    others[0] = False
     torch.testing.assert_close(small(x, tokens)[1:], small(x, others)[1:], rtol=0, atol=1e-12)
 
 
 def test_what_was_computed_before_goes_on_as_if_at_once(small: MViT) -> None:
     x, tokens = clips(), some_tokens()
     features = small.lower(x, tokens)
-    assert set(features[..., -1].unique().tolist()) <= {0.0, 1.0}
-    assert torch.equal(small.upper(features), small(x, tokens))
+    assert set(features[..., -1].unique().tolist()) == {0.0, 1.0}
+    y, present = small.embed(x) * with_class(tokens), tokens
+    for block in small.blocks:
+        y, present = block(y, present)
+    assert torch.equal(small.upper(features), small.head(small.norm(y[:, 0])))
 
 
 def test_the_last_block_of_the_class_token_alone_is_the_last_block(small: MViT) -> None:
@@ -176,7 +226,7 @@ def test_clipped_sums_are_exact_with_some_tokens(small: MViT, strategy: str) -> 
     for parameter in small.parameters():
         parameter.requires_grad = id(parameter) in chosen
     tokens = some_tokens(4)
-    tokens[0] = True
+    tokens[3] = True
     batch = {"x": clips(4), "tokens": tokens, "label": torch.tensor([0, 1, 2, 3])}
 
     def loss(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
@@ -222,7 +272,7 @@ def test_tables_are_stretched_to_clips_of_another_size() -> None:
 
 def test_the_patch_is_what_views_are_told() -> None:
     model = MViT("nano", 2)
-    assert (model.conv_proj.kernel_size, model.conv_proj.stride) == (PATCH, PATCH_STRIDE)
+    assert (model.conv_proj.kernel_size, model.conv_proj.stride) == (PATCH, PATCH_STRIDE) == (Tokens().patch, Tokens().stride)
     assert SHAPES.keys() == {"nano", "s"}
 
 

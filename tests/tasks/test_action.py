@@ -23,7 +23,9 @@ from halfmask.data.records import REST, VIEW, Datasets
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import check_records_apart
 from halfmask.models.mvit import MViT
+from halfmask.privacy.certificate import Certificate
 from halfmask.tasks.action import ActionTask, action_loss, protected_shares
+from halfmask.training.certify import certificate_of
 from halfmask.training.checkpoint import plan_facts
 from halfmask.training.config import RunConfig, build_config
 from halfmask.training.loop import Trainer
@@ -423,6 +425,45 @@ def test_facts_of_the_masks(random_clips: Clips) -> None:
     assert "no protected token" not in whole and "no public token" not in whole
     silent = ActionTask(config_of(method="dpsgd", unit="subject")).public_facts(Datasets(records))
     assert silent == [], "nothing of the masks is published"
+
+
+@pytest.mark.parametrize(
+    ("unit", "settings", "stated", "silent"),
+    [
+        ("clip", (), {}, ("a video (data.clips_per_video", "a person (data.clips_per_subject")),
+        ("clip", ("data.clips_per_video=2",), {"video": 2}, ("a person (data.clips_per_subject",)),
+        ("clip", ("data.clips_per_video=3", "data.clips_per_subject=4"), {"video": 3, "subject": 4}, ()),
+        ("video", ("data.clips_per_video=2",), {}, ("a person (data.clips_per_subject",)),
+        ("video", ("data.clips_per_subject=4",), {"subject": 4}, ()),
+    ],
+)
+def test_epsilon_of_larger_units_is_stated_where_the_settings_bound_them(
+    random_clips: Clips, tmp_path: Path, unit: str, settings: tuple[str, ...], stated: dict[str, int], silent: tuple[str, ...]
+) -> None:
+    """Two clips a video and four a person are what the records have, which is no bound of the settings."""
+    config = config_of("data.name=mine", "batch=2", *settings, unit=unit, strategy="top", method="dpsgd")
+    body = certified(config, random_clips(), tmp_path)
+    assert {name: each["most"] for name, each in body.coarser.items()} == stated
+    (words,) = [line for line in body.public_assumptions if f"the promise is to one {unit}" in line]
+    assert all(one in words for one in silent) and ("no ε is stated" in words) == bool(silent)
+    assert words.count("would say so") == len(silent)
+
+
+def test_a_bound_that_records_in_memory_break_is_not_believed(random_clips: Clips, tmp_path: Path) -> None:
+    config = config_of("data.name=mine", "data.clips_per_video=2", "data.clips_per_subject=3", strategy="top", method="dpsgd")
+    assert set(certified(config, random_clips(), tmp_path / "two").coarser) == {"video"}
+    nobody = random_clips()
+    nobody = replace(nobody, units={"video": nobody.units["video"]}, key="nobody is named")
+    assert set(certified(config, nobody, tmp_path / "nobody").coarser) == {"video"}
+
+
+def certified(config: RunConfig, records: ClipRecords, folder: Path) -> Certificate:
+    """What a run says after a step whose noise came from the secure source."""
+    trainer = trainer_of(replace(config, insecure_seed=None), records, folder)
+    trainer.begin()
+    trainer.payments.ahead(1, trainer.noised)
+    trainer.take_step()
+    return certificate_of(trainer.setup, trainer.noised, trainer.standing, "run")
 
 
 def test_a_clip_that_is_all_public_or_all_protected_trains(random_clips: Clips, tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from halfmask.data.datasets import load_datasets
 from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import Datasets
 from halfmask.gradients.engine import Batch
-from halfmask.training.config import RunConfig
+from halfmask.tasks.base import task_named
+from halfmask.training.config import RunConfig, build_config
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
 from halfmask.training.progress import Progress
@@ -59,21 +59,21 @@ def neighbour(config: RunConfig, whole: Datasets, stay: np.ndarray, folder: Path
     trainer = Trainer(setup, RunFolder.create(folder, config), Progress())
     records, unit_index, weight = setup.units.records_of(torch.arange(len(setup.units)))
     batch, unit_index = trainer.noised.shown(setup.private, records, unit_index, weight, step)
-    names = {pair: place for place, pair in enumerate(zip(whole.private.image_ids, whole.private.subjects, strict=True))}  # type: ignore[arg-type]
+    names = {name: place for place, name in enumerate(whole.private.ids.tolist())}
     assert len(names) == len(whole.private)
-    places = np.array([names[pair] for pair in zip(setup.private.image_ids, setup.private.subjects, strict=True)])  # type: ignore[arg-type]
+    places = np.array([names[name] for name in setup.private.ids.tolist()])
     return Neighbour(trainer, places, records, batch, unit_index)
 
 
 def pair_of(config: RunConfig, folder: Path) -> tuple[Neighbour, Neighbour, np.ndarray]:
     """A dataset, the same without the unit in the middle of it, and where the records of that unit were."""
-    whole = load_datasets(config.data, config.model.input_size)
+    whole = task_named(config.task)(config).load()
     everyone = np.ones(len(whole.private), bool)
     first = neighbour(config, whole, everyone, folder / "with")
-    units = np.unique(first.trainer.setup.private.unit_ids(config.unit))
-    leaving = first.trainer.setup.private.unit_ids(config.unit) == units[len(units) // 2]
-    gone = first.places[leaving]
-    assert gone.min() > 0 and gone.max() < len(everyone) - 1, "somebody comes before, and somebody after"
+    unit_ids = first.trainer.setup.private.unit_ids(config.unit)
+    units = np.unique(unit_ids)
+    some = [first.places[unit_ids == unit] for unit in np.roll(units, -(len(units) // 2))]
+    gone = next(places for places in some if places.min() > 0 and places.max() < len(everyone) - 1)  # somebody comes before, somebody after
     everyone[gone] = False
     return first, neighbour(config, whole, everyone, folder / "without"), gone
 
@@ -143,5 +143,54 @@ def test_who_spans_the_subspace_does_not_depend_on_who_stays(unit: str, strategy
     shown = [neighbour.trainer.noised.public_units(basis, 0)[0] for neighbour, basis in ((first, mine), (second, theirs))]
     assert all(torch.equal(shown[0][name], shown[1][name]) for name in shown[0])
     assert_nobody_else_changes(first, second, gone)
+    moved = float((first.clipped_sum() - second.clipped_sum()).norm())
+    assert 0.5 * config.clip_norm < moved <= config.clip_norm * (1 + 1e-5)
+
+
+# ---- other tasks: clips and regions of faces -----------------------------------------------------------------------------
+
+OTHERS = {
+    "action": {
+        "data": {"private": 30, "public": 8, "test": 0, "workers": 1},
+        "model": {"size": "tiny", "weights": None, "frames": 4, "side": 32},
+        "view": {"name": "tokens", "options": {"edges": "cleared"}},
+    },
+    "face": {"data": {"private": 12, "public": 4, "test": 0, "workers": 1}, "model": {"size": "tiny", "weights": None}},
+}
+# Under `masked` there is no add-remove: labels and masks of whoever is left out stay where they are, in the exact half.
+OF_OTHERS = [
+    ("action", "masked", "finetune", "clip", 0, "mean"),
+    ("action", "masked", "full", "video", 2, "mean"),
+    ("action", "masked", "full", "subject", 0, "sum"),
+    ("action", "dpsgd", "finetune", "video", 0, "sum"),
+    ("action", "dpsgd", "full", "clip", 2, "mean"),
+    ("action", "dpsgd", "top", "subject", 2, "mean"),
+    ("face", "dpsgd", "full", "region", 0, "mean"),
+    ("face", "dpsgd", "full", "image", 2, "mean"),
+    ("face", "dpsgd", "top", "subject", 0, "sum"),
+    ("face", "feature", "top", "image", 0, "mean"),
+]
+
+
+@pytest.mark.usefixtures("tiny_mvit", "tiny_hyperface")
+@pytest.mark.parametrize(("task", "method", "strategy", "unit", "times", "gradient"), OF_OTHERS)
+def test_nobody_else_changes_whatever_is_learnt(
+    task: str, method: str, strategy: str, unit: str, times: int, gradient: str, tmp_path: Path
+) -> None:
+    recipe = OTHERS[task] | {"task": task, "method": method, "strategy": strategy, "epsilon": 5.0, "delta": 1e-3, "epochs": 1}
+    config = build_config(
+        recipe,
+        {"unit": unit, "clip_norm": 1e-4, "batch": 3, "insecure_seed": 1, "even_so": True},
+        [
+            f"unit_gradient={gradient}",
+            "records_per_unit=2",
+            f"augment.times={times}",
+            "augment.copies=2",
+            f"adjacency={'add-remove' if method == 'dpsgd' else 'zero-out'}",
+        ],
+    )
+    first, second, gone = pair_of(config, tmp_path)
+    assert_nobody_else_changes(first, second, gone)
+    assert (len(gone) == 1) == (unit in ("clip", "region")), "of larger units somebody with several records leaves"
     moved = float((first.clipped_sum() - second.clipped_sum()).norm())
     assert 0.5 * config.clip_norm < moved <= config.clip_norm * (1 + 1e-5)

@@ -10,12 +10,17 @@ import numpy as np
 import pytest
 
 from halfmask.errors import HalfmaskError
+from halfmask.gradients.mechanism import method_named
+from halfmask.tasks.action import ActionTask
+from halfmask.tasks.base import Task
+from halfmask.tasks.pose import PoseTask
 from halfmask.training import setup as preparation
 from halfmask.training.config import RunConfig
 from halfmask.training.progress import Progress
 from halfmask.training.prospects import DOUBTFUL, HOPELESS, Prospect, check_prospect, suggested_batch
+from halfmask.views import Blur, Framewise, Tokens, View
 
-PROSPECT = Prospect(units=1000, unit="crop", batch=50.0, steps=400, noise_multiplier=2.0, coordinates=10_000)
+PROSPECT = Prospect(1000, "crop", batch=50.0, steps=400, noise_multiplier=2.0, coordinates=10_000, projected=("projected",))
 
 
 def with_signal(signal: float) -> Prospect:
@@ -52,13 +57,36 @@ def test_hopeless_plans_are_refused_and_doubtful_ones_remarked_on() -> None:
     assert check_prospect(with_signal(1.01 * DOUBTFUL), even_so=False) is None
 
 
+@pytest.mark.parametrize(
+    ("task", "method", "view", "expected"),
+    [
+        (PoseTask, "dpsgd", Blur(), "projected feature-projective"),
+        (PoseTask, "feature", Blur(), "feature-projective"),
+        (PoseTask, "feature-projective", Blur(), ""),
+        (ActionTask, "dpsgd", Tokens(), "projected feature-projective masked-projective"),
+        (ActionTask, "feature", Tokens(), "feature-projective masked-projective"),
+        (ActionTask, "feature", Framewise(Blur()), "feature-projective"),
+        (ActionTask, "masked", Tokens(), "masked-projective"),
+        (ActionTask, "masked-projective", Tokens(), ""),
+    ],
+)
+def test_advice_names_the_methods_that_fit(task: type[Task], method: str, view: View, expected: str) -> None:
+    """No less of what is public than the method has that was asked for, and no mask where nothing divides a record."""
+    found = preparation.with_subspace(method_named(method), task(None), view)
+    assert found == tuple(expected.split())
+    said = replace(PROSPECT, projected=found).advice()
+    assert f"--method {' or '.join(found)}," in said if found else "--method" not in said
+    assert "subspace.dim" in said
+
+
 @pytest.mark.parametrize("method, coordinates", [("dpsgd", None), ("projected", 8)])
 def test_what_is_noised_is_counted(
     method: str, coordinates: int | None, tiny_config: Callable[..., RunConfig], quick_accounting: None, fresh_home: object
 ) -> None:
     setup = preparation.prepare(tiny_config(method=method), Progress(), planning=True)
     trained = sum(parameter.numel() for parameter in setup.model.parameters() if parameter.requires_grad)
-    assert setup.prospect == Prospect(40, "crop", 8.0, 2, setup.noise_multiplier, coordinates or trained)
+    instead = () if coordinates else ("projected", "feature-projective")
+    assert setup.prospect == Prospect(40, "crop", 8.0, 2, setup.noise_multiplier, coordinates or trained, instead)
     assert trained > 1000
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from halfmask.data.records import REST, VIEW, Records
 from halfmask.data.tables import Arrays
-from halfmask.data.viewing import with_view
+from halfmask.data.viewing import look, with_view
 from halfmask.errors import HalfmaskError
 from halfmask.views import Blur, Framewise, Tokens
 from halfmask.views.tokens import EDGES, FILL
@@ -93,6 +93,8 @@ def records(count: int = 3) -> Records:
 
 def test_the_rest_is_the_clip_as_it_is_and_not_stored_twice() -> None:
     people = records()
+    left = look(people, Tokens(), 0).rest
+    assert left is not None and left.keys() == {"tokens"}, "what a view returns is what is stored"
     seen = with_view(people, Tokens())
     assert seen.shown == REST
     rest, public = seen.batch(np.arange(3), REST), seen.batch(np.arange(3), VIEW)
@@ -119,4 +121,5 @@ def test_views_of_pictures_are_of_each_frame_by_itself() -> None:
 
 def test_the_certificate_says_which_tokens_are_public() -> None:
     assert "straddle the border are private" in Tokens().describe()
-    assert "cleared" in Tokens("cleared", protects="everything but the person").describe()
+    said = Tokens("cleared", protects="everything but the person").describe()
+    assert "cleared of them" in said and "everything but the person removed before any patch is formed" in said

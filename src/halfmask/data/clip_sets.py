@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import signature
 from pathlib import Path
 
+from halfmask.data.clip_bounds import bounds_in, refuse_more
 from halfmask.data.clip_folder import detect_clip_folder, read_clip_folder
 from halfmask.data.clip_frames import FIT, SHORT
 from halfmask.data.clip_masks import MASKS, MaskSource, mask_source
@@ -89,6 +90,13 @@ class ClipDataConfig:
         at_least=0,
         below=1,
     )
+    clips_per_video: int | None = setting(
+        None,
+        "The most clips that one private video has; a dataset with more of one is refused. The certificate of a promise to one clip then "
+        "tells what ε is worth to a video.",
+        at_least=1,
+    )
+    clips_per_subject: int | None = setting(None, "The same of one private subject, where every clip says whom it shows.", at_least=1)
     classes: list[str] = setting([], "The classes to keep, in this order; all if none is named.")
     missing_classes: str = setting(
         "refuse",
@@ -161,6 +169,15 @@ class ClipDataConfig:
     def margin(self) -> int:
         """By how much the protected part is grown."""
         return self.mask_margin if self.mask_margin is not None else _MOTION_MARGIN if self.masks == "motion" else 0
+
+    @property
+    def clips_per(self) -> dict[str, int | None]:
+        """How many clips a video, and a subject, has at most; None where nothing is said."""
+        return {"video": self.clips_per_video, "subject": self.clips_per_subject}
+
+    def most_in(self, unit: str) -> dict[str, int]:
+        """By coarser units, how many of this one each has at most."""
+        return bounds_in(unit, self.name == "figures", self.clips_per)
 
 
 def load_clips(config: ClipDataConfig, frames: int, size: int | tuple[int, int], report: Report | None = None) -> Datasets:
@@ -269,6 +286,8 @@ def _load_parts(
     """Read the parts asked for, and count what was left out of each."""
     chosen = _figures(config, frames, size, only) if config.name == "figures" else _on_disk(config, only)
     parts, left_out = {}, {}
+    if "private" in chosen:
+        refuse_more(chosen["private"].takes, config.clips_per, chosen["private"].name)
     for part, clips in chosen.items():
         parts[part], gone = _records(config, clips, frames, size, part, report)
         if gone:
@@ -301,16 +320,16 @@ def _records(
 def _on_disk(config: ClipDataConfig, only: tuple[str, ...]) -> dict[str, ClipSet]:
     clips = of_classes(read_clips(find_folder(config.name), config.format, config.official_split), config.classes)
     parts = divide_clips(clips, config.splits, config.split_by, config.test_share)
-    _check_classes(config, parts)
+    _check_classes(config, parts, "divide the clips otherwise (data.splits)")
     return {part: replace(clips, takes=tuple(takes)) for part, takes in parts.items() if part in only}
 
 
-def _check_classes(config: ClipDataConfig, parts: Mapping[str, list[Take]]) -> None:
+def _check_classes(config: ClipDataConfig, parts: Mapping[str, Sequence[Take]], mend: str) -> None:
     missing = missing_classes(parts) if "private" in parts else []
     if missing and config.missing_classes == "refuse":
         raise HalfmaskError(
-            f"no private clip shows {', '.join(missing)}, which the test asks for: divide the clips otherwise (data.splits), keep only "
-            "some classes (data.classes), or go on all the same with data.missing_classes=allow"
+            f"no private clip shows {', '.join(missing)}, which the test asks for: {mend}, keep only some classes (data.classes), or go on "
+            "all the same with data.missing_classes=allow"
         )
 
 
@@ -333,6 +352,7 @@ def _figures(config: ClipDataConfig, frames: int, size: int, only: tuple[str, ..
                 config.anonymised and part != "test",
             )
             found[part] = of_classes(clips, config.classes) if config.labels == "action" or part != "public" else clips
+    _check_classes(config, {part: clips.takes for part, clips in found.items()}, "draw more clips (data.private)")
     return found
 
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 LABELS = ("action", "action-and-place")
 POPULATIONS = ("private", "public", "test")
+# How the world is laid out, whoever is drawn: videos are cut into two or three clips, and nobody is in more than four videos.
+MOST_CLIPS = {"video": 3, "subject": 12}
+MOST_VIDEOS_OF_A_SUBJECT = 4
 _MASKS = "exact: the people of the embedded world are drawn, and their masks with them"
 _AVATARS = "exact: a pixel counts as the person where a drawn avatar covers it wholly"
 # A drawn outline is smooth: one pixel on either side of it may mix person and room.

@@ -139,10 +139,6 @@ class Certificate:
         lines += [f"- {line}" for line in self.unaccounted_reads] or ["None."]
         return "\n".join(lines) + "\n"
 
-    def _to_others(self) -> dict[str, str]:
-        worth = {name: (each["most"], _number(each["epsilon"])) for name, each in self.coarser.items()}
-        return {f"ε to one {name} of up to {most} {self.unit}s": spent for name, (most, spent) in worth.items()}
-
     def write(self, folder: Path) -> None:
         """Write `certificate.json` and `certificate.md`."""
         write_whole(folder / "certificate.json", (json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n").encode())

@@ -57,6 +57,7 @@ _SEVERAL = {
     "video": "that the promise is to one video: a person of several has less of it. Train with --unit subject, where ids are known, to "
     "protect people",
 }
+_UNBOUNDED = {"video": "a video (data.clips_per_video would say so)", "subject": "a person (data.clips_per_subject would say so)"}
 
 
 def action_logits(model: nn.Module, batch: Batch) -> Tensor:
@@ -263,7 +264,7 @@ class ActionTask(ActionShowing):
     def public_facts(self, data: Datasets) -> list[str]:
         """Where the masks come from, and how much of the clips they protect."""
         records, view = data.private, self.view()
-        facts = [_SEVERAL[self.config.unit]] if self.config.unit in _SEVERAL else []
+        facts = self._to_larger_units(records)
         if not method_named(self.config.method).view or not isinstance(view, Tokens) or not isinstance(records, ClipRecords):
             return facts
         shares = protected_shares(records, view)
@@ -276,6 +277,20 @@ class ActionTask(ActionShowing):
         if (shares == 1).any():
             lines.append(f"that {int((shares == 1).sum()):,} clips have no public token: nothing of them but the label is learnt exactly")
         return lines + facts
+
+    def most_in(self, unit: str) -> dict[str, int]:  # noqa: D102
+        found: dict[str, int] = self.config.data.most_in(unit)
+        return found
+
+    def _to_larger_units(self, records: Records) -> list[str]:
+        """That a promise to a small unit is less of one to a larger, and for which of those no ε can be stated."""
+        unit = self.config.unit
+        if unit not in _SEVERAL:
+            return []
+        known = self.most_in(unit).keys() & set(records.unit_names())
+        free = [words for name, words in _UNBOUNDED.items() if UNITS.index(name) > UNITS.index(unit) and name not in known]
+        silent = f". Nothing but private clips bounds the {unit}s of {' or of '.join(free)}, so no ε is stated there" if free else ""
+        return [_SEVERAL[unit] + silent]
 
     def mislabelled(self, strangers: Records, members: Records, chosen: np.ndarray) -> Records:
         """With another's label, and the mask that is theirs: it belongs to their pixels."""

@@ -83,7 +83,10 @@ def _own(own: list[Spend], adjacency: Adjacency, setup: Setup) -> float:
 
 
 def _coarser(own: list[Spend], setup: Setup) -> dict[str, dict[str, float]]:
-    """What the promise is worth to units that have several of the protected ones, at most as many as the settings say."""
+    """What the promise is worth to units that have several of the protected ones, at most as many as the settings say.
+
+    Nothing is said of a unit that has more of them than that: records that were handed over in memory need not be what the settings name.
+    """
     config = setup.config
     if not own or any(spend.unbounded or spend.visible_batches for spend in own) or config.adjacency == Adjacency.REPLACE_ONE.value:
         return {}
@@ -92,7 +95,7 @@ def _coarser(own: list[Spend], setup: Setup) -> dict[str, dict[str, float]]:
     return {
         unit: {"most": most, "epsilon": epsilon([replace(plan, group_size=most) for plan in plans], config.delta, "rdp")}
         for unit, most in setup.task.most_in(config.unit).items()
-        if most > 1
+        if most > 1 and all(spend.group_sizes.get(unit, math.inf) <= most for spend in own)
     }
 
 

@@ -178,5 +178,5 @@ class PrivateConfig:
         if self.optimiser != "shared" and method.private == "noised" and not method.projected:
             raise HalfmaskError(
                 f"private.optimiser={self.optimiser} works in the coordinates of a subspace, and method '{method.name}' has none: "
-                "use projected or feature-projective, or private.optimiser=shared"
+                f"use {'masked-projective' if method.rest else 'projected or feature-projective'}, or private.optimiser=shared"
             )

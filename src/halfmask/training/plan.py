@@ -8,7 +8,7 @@ from typing import Any
 
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.adjacency import Adjacency
-from halfmask.training.config import RunConfig
+from halfmask.training.config import RunConfig, recipe_names
 from halfmask.training.progress import Progress
 from halfmask.training.prospects import DOUBTFUL, HOPELESS, suggested_batch
 from halfmask.training.setup import Setup, prepare
@@ -80,7 +80,7 @@ def plan_run(config: RunConfig, progress: Progress) -> RunPlan:
         elif prospect.signal < DOUBTFUL:
             listener.warn(f"this is hardly enough: {prospect.words()}; {prospect.advice()}")
         facts["suggested_coordinates"] = prospect.affordable if prospect.signal < DOUBTFUL else None
-    facts["suggested_recipe"] = "pose/best" if len(setup.units) >= 1000 and setup.basis is not None else "pose/figures"
+    facts["suggested_recipe"] = _recipe(setup)
     try:
         admission = check_admission(setup)
         if admission is not None:
@@ -88,6 +88,14 @@ def plan_run(config: RunConfig, progress: Progress) -> RunPlan:
     except HalfmaskError as error:
         problems.append(str(error))
     return RunPlan(tuple(problems), facts, tuple(listener.heard))
+
+
+def _recipe(setup: Setup) -> str | None:
+    """One of the task's own, if it has any."""
+    if setup.config.task == "pose":
+        return "pose/best" if len(setup.units) >= 1000 and setup.basis is not None else "pose/figures"
+    plain = f"{setup.config.task}/figures"
+    return plain if plain in recipe_names() else None
 
 
 def _facts(setup: Setup) -> dict[str, Any]:

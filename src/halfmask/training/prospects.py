@@ -28,6 +28,7 @@ class Prospect:
 
     Attributes:
         coordinates: how many numbers are noised in a step: trainable weights, or the dimension of a subspace.
+        projected: methods that would noise fewer, in a subspace, with no less of a public half; none for one that has a subspace.
     """
 
     units: int
@@ -36,6 +37,7 @@ class Prospect:
     steps: int
     noise_multiplier: float
     coordinates: int
+    projected: tuple[str, ...] = ()
 
     @property
     def step_signal(self) -> float:
@@ -62,10 +64,16 @@ class Prospect:
 
     def advice(self) -> str:
         """What would help."""
+        smaller = "a subspace of that size or less (--set subspace.dim=…)"
+        if self.projected:
+            smaller = (
+                "a method with a subspace of that size or less "
+                f"(--method {' or '.join(self.projected)}, --set subspace.dim=…; its directions come from public records, "
+                "subspace.samples, or from views, subspace.views)"
+            )
         return (
-            f"at most {self.affordable:,} coordinates could carry as much signal as noise here. Take a method with a subspace of "
-            f"that size or less "
-            "(--method projected or feature-projective, --set subspace.dim=…), a larger --batch, a larger --epsilon, or more people"
+            f"at most {self.affordable:,} coordinates could carry as much signal as noise here. Take {smaller}, a larger --batch, a larger "
+            "--epsilon, or more people"
         )
 
 

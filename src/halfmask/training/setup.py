@@ -13,7 +13,7 @@ from halfmask.data.records import PRIVATE, Datasets, Records, Units
 from halfmask.data.rehearsal import rehearsal_of
 from halfmask.data.viewing import with_view
 from halfmask.errors import HalfmaskError
-from halfmask.gradients.mechanism import Method, check_private_ready, method_named
+from halfmask.gradients.mechanism import METHODS, Method, check_private_ready, method_named
 from halfmask.privacy.account import Account
 from halfmask.privacy.accounting import SampledGaussian, calibrate, epsilon, steps_within
 from halfmask.privacy.adjacency import Adjacency
@@ -78,7 +78,8 @@ class Setup:
     @property
     def prospect(self) -> Prospect:
         """What the noise leaves of the signal, at best."""
-        return _prospect(self.config, self.method, self.model, len(self.units), self.sampling_rate, self.steps, self.noise_multiplier)
+        found = _prospect(self.config, self.method, self.model, len(self.units), self.sampling_rate, self.steps, self.noise_multiplier)
+        return replace(found, projected=with_subspace(self.method, self.task, self.view))
 
     @property
     def visible_batches(self) -> bool:
@@ -176,7 +177,8 @@ def prepare(
     if method.private == "noised":
         sigma, steps = _noise(config, method, len(units), rate, steps, progress)
         if not planning:
-            doubt = check_prospect(_prospect(config, method, model, len(units), rate, steps, sigma), config.even_so)
+            prospect = _prospect(config, method, model, len(units), rate, steps, sigma)
+            doubt = check_prospect(replace(prospect, projected=with_subspace(method, task, view)), config.even_so)
             if doubt is not None:
                 progress.warn(doubt)
     if method.view and not planning:
@@ -253,6 +255,12 @@ def _prospect(config: RunConfig, method: Method, model: nn.Module, units: int, r
     trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     coordinates = min(trained, config.subspace.dim or config.subspace.most) if method.projected else trained
     return Prospect(units, config.unit, units * rate, steps, sigma, coordinates)
+
+
+def with_subspace(method: Method, task: Task, view: View) -> tuple[str, ...]:
+    """The methods that would noise fewer coordinates than this one, with no less of a public half; none if it is one of them."""
+    fits = [one for one in METHODS.values() if one.projected and one.name in task.methods and (view.may_divide or not one.rest)]
+    return () if method.projected else tuple(one.name for one in fits if one.view >= method.view and one.rest >= method.rest)
 
 
 def public_samples(setup: Setup) -> list[dict[str, torch.Tensor]]:

@@ -38,10 +38,12 @@ class View(ABC):
     Attributes:
         reads: the fields of a record that it looks at; it is handed no others.
         keeps: fields of the private part that belong to the rest as they are: they are not stored a second time.
+        may_divide: whether it can divide a record in two, as masked methods ask.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("image",)
     keeps: ClassVar[tuple[str, ...]] = ()
+    may_divide: ClassVar[bool] = False
 
     @abstractmethod
     def of(self, record: Mapping[str, np.ndarray]) -> Seen:

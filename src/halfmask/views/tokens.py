@@ -40,6 +40,7 @@ class Tokens(View):
 
     reads: ClassVar[tuple[str, ...]] = ("clip", "hidden")
     keeps: ClassVar[tuple[str, ...]] = ("clip",)
+    may_divide: ClassVar[bool] = True
 
     edges: str = "private"
     divides: bool = True

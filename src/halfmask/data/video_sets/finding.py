@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -30,6 +30,35 @@ def named_like(folder: Path, pattern: re.Pattern[str]) -> bool:
     """Whether the videos below a folder are named so: most of the first few, because strays are refused by name and not passed over."""
     names = [path.name for path in islice(videos_below(folder), _SAMPLE)]
     return bool(names) and 2 * sum(pattern.fullmatch(name) is not None for name in names) > len(names)
+
+
+def takes_named(folder: Path, pattern: re.Pattern[str], make: Callable[[Path, re.Match[str]], Take | None], named: str) -> list[Take]:
+    """The clips of a dataset whose file names say what they are; none is opened.
+
+    Args:
+        make: the take of a file, by what its name matches; None where that contradicts itself.
+        named: how files are named, for the refusal of those that are not. A second copy of a clip is refused with them: it would be one
+            person's second unit.
+    """
+    takes: dict[str, Take] = {}
+    odd: list[str] = []
+    for path in videos_below(folder):
+        found = pattern.fullmatch(path.name)
+        take = None if found is None else make(path, found)
+        if take is None or take.name in takes:
+            odd.append(relative(path, folder))
+        else:
+            takes[take.name] = take
+    refuse_odd(folder, odd, len(odd) + len(takes), f"clips are not named {named}, or are there twice")
+    return list(takes.values())
+
+
+def by_subject(takes: Iterable[Take], training: frozenset[int]) -> dict[str, frozenset[str]]:
+    """A division by who is seen (`P001`): these subjects are for training, and all others are the test."""
+    parts: dict[str, set[str]] = {"train": set(), "test": set()}
+    for take in takes:
+        parts["train" if int((take.subject or "0").lstrip("Pp")) in training else "test"].add(take.name)
+    return {part: frozenset(names) for part, names in parts.items()}
 
 
 def find_list(folder: Path, name: str) -> Path | None:

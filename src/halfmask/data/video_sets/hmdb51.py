@@ -11,7 +11,7 @@ from pathlib import Path
 
 from halfmask.data.clips import ClipSet, Take
 from halfmask.data.video import VideoFile
-from halfmask.data.video_sets.finding import clip_set, find_list, named_like, read_lines, refuse_missing, refuse_odd, videos_below
+from halfmask.data.video_sets.finding import clip_set, find_list, named_like, read_lines, refuse_missing, takes_named
 from halfmask.errors import HalfmaskError
 
 # Visible body parts, camera motion, people, viewpoint, quality, number.
@@ -31,18 +31,14 @@ def read_hmdb51(folder: Path, split: int = 1) -> ClipSet:
     Args:
         split: which of the official splits, 1, 2 or 3.
     """
-    takes: list[Take] = []
-    odd: list[str] = []
-    for path in videos_below(folder):
-        label = path.parent.name
-        found = _NAME.fullmatch(path.name)
-        if found is None:
-            odd.append(f"{label}/{path.name}")
-            continue
-        video = found[1].removesuffix(f"_{label}")
-        takes.append(Take(f"{label}/{path.name}", label, VideoFile(path), video, group=video))
-    refuse_odd(folder, odd, len(odd) + len(takes), "clips are not named as HMDB51's are (SOURCE_CLASS_f_nm_np1_ba_goo_0.avi)")
+    takes = takes_named(folder, _NAME, _take, "as HMDB51's are (SOURCE_CLASS_f_nm_np1_ba_goo_0.avi)")
     return clip_set("hmdb51", folder, takes, None, _splits(folder, takes, split))
+
+
+def _take(path: Path, found: re.Match[str]) -> Take:
+    label = path.parent.name
+    video = found[1].removesuffix(f"_{label}")
+    return Take(f"{label}/{path.name}", label, VideoFile(path), video, group=video)
 
 
 def _splits(folder: Path, takes: list[Take], split: int) -> dict[str, frozenset[str]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from halfmask.data.clips import ClipSet, Take
 from halfmask.data.video import VideoFile
-from halfmask.data.video_sets.finding import clip_set, named_like, refuse_odd, videos_below
+from halfmask.data.video_sets.finding import by_subject, clip_set, named_like, takes_named
 
 # Of NTU RGB+D, and, after the first twenty, of those that NTU RGB+D 120 added.
 TRAINING_SUBJECTS = frozenset(
@@ -94,19 +94,7 @@ def detect_ntu(folder: Path) -> bool:
 
 def read_ntu(folder: Path) -> ClipSet:
     """The clips of a folder; none is opened."""
-    takes: list[Take] = []
-    odd: list[str] = []
-    seen: set[str] = set()
-    for path in videos_below(folder):
-        found = _NAME.fullmatch(path.name)
-        # A second copy of a clip, in another folder, would be one person's second unit.
-        if found is None or path.stem in seen:
-            odd.append(path.name)
-            continue
-        seen.add(path.stem)
-        setup, _, person, repetition, action = found.groups()
-        takes.append(Take(path.stem, action_name(action), VideoFile(path), f"{setup}{person}{repetition}{action}", subject=person))
-    refuse_odd(folder, odd, len(odd) + len(takes), "clips are not named SsssCcccPpppRrrrAaaa_rgb.avi, or are there twice")
+    takes = takes_named(folder, _NAME, _take, "SsssCcccPpppRrrrAaaa_rgb.avi")
     codes = sorted({take.video[-4:] for take in takes})
     return clip_set("ntu", folder, takes, [action_name(code) for code in codes], by_subject(takes, TRAINING_SUBJECTS))
 
@@ -117,7 +105,6 @@ def action_name(code: str) -> str:
     return ACTIONS[number - 1] if 1 <= number <= len(ACTIONS) else code
 
 
-def by_subject(takes: list[Take], training: frozenset[int]) -> dict[str, frozenset[str]]:
-    """A division by who is seen (`P001`): these subjects are for training, and all others are the test."""
-    train = frozenset(take.name for take in takes if int((take.subject or "0").lstrip("Pp")) in training)
-    return {"train": train, "test": frozenset(take.name for take in takes) - train}
+def _take(path: Path, found: re.Match[str]) -> Take:
+    setup, _, person, repetition, action = found.groups()
+    return Take(path.stem, action_name(action), VideoFile(path), f"{setup}{person}{repetition}{action}", subject=person)

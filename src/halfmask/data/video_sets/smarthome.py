@@ -12,8 +12,7 @@ from pathlib import Path
 
 from halfmask.data.clips import ClipSet, Take
 from halfmask.data.video import VideoFile
-from halfmask.data.video_sets.finding import clip_set, named_like, refuse_odd, videos_below
-from halfmask.data.video_sets.ntu import by_subject
+from halfmask.data.video_sets.finding import by_subject, clip_set, named_like, takes_named
 
 TRAINING_SUBJECTS = frozenset((3, 4, 6, 7, 9, 12, 13, 15, 17, 19, 25))
 _NAME = re.compile(r"([A-Za-z.]+)_(p\d+)_(r\d+)_(v\d+)_(c\d+)\.\w+")
@@ -26,16 +25,10 @@ def detect_smarthome(folder: Path) -> bool:
 
 def read_smarthome(folder: Path) -> ClipSet:
     """The clips of a folder; none is opened."""
-    takes: list[Take] = []
-    odd: list[str] = []
-    seen: set[str] = set()
-    for path in videos_below(folder):
-        found = _NAME.fullmatch(path.name)
-        if found is None or path.stem in seen:
-            odd.append(path.name)
-            continue
-        seen.add(path.stem)
-        activity, person, _, video, _ = found.groups()
-        takes.append(Take(path.stem, activity, VideoFile(path), f"{person}_{video}", subject=person))
-    refuse_odd(folder, odd, len(odd) + len(takes), "clips are not named Activity_pXX_rYY_vZZ_cWW.mp4, or are there twice")
+    takes = takes_named(folder, _NAME, _take, "Activity_pXX_rYY_vZZ_cWW.mp4")
     return clip_set("smarthome", folder, takes, None, by_subject(takes, TRAINING_SUBJECTS))
+
+
+def _take(path: Path, found: re.Match[str]) -> Take:
+    activity, person, _, video, _ = found.groups()
+    return Take(path.stem, activity, VideoFile(path), f"{person}_{video}", subject=person)

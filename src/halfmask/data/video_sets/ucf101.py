@@ -11,7 +11,7 @@ from pathlib import Path
 
 from halfmask.data.clips import ClipSet, Take
 from halfmask.data.video import VideoFile
-from halfmask.data.video_sets.finding import clip_set, find_list, named_like, read_lines, refuse_missing, refuse_odd, videos_below
+from halfmask.data.video_sets.finding import clip_set, find_list, named_like, read_lines, refuse_missing, takes_named
 from halfmask.errors import HalfmaskError
 
 _NAME = re.compile(r"v_(\w+)_g(\d+)_c(\d+)\.\w+")
@@ -28,19 +28,15 @@ def read_ucf101(folder: Path, split: int = 1) -> ClipSet:
     Args:
         split: which of the official splits, 1, 2 or 3.
     """
-    takes: list[Take] = []
-    odd: list[str] = []
-    for path in videos_below(folder):
-        name = f"{path.parent.name}/{path.name}"
-        found = _NAME.fullmatch(path.name)
-        if found is None:
-            odd.append(name)
-            continue
-        # The folder is the class, as in the lists; the file's name may spell it otherwise (HandStandPushups).
-        video = f"{path.parent.name}_g{found[2]}"
-        takes.append(Take(name, path.parent.name, VideoFile(path), video, group=video))
-    refuse_odd(folder, odd, len(odd) + len(takes), "clips are not named v_CLASS_gGG_cCC.avi")
+    takes = takes_named(folder, _NAME, _take, "v_CLASS_gGG_cCC.avi")
     return clip_set("ucf101", folder, takes, _classes(folder), _splits(folder, {take.name for take in takes}, split))
+
+
+def _take(path: Path, found: re.Match[str]) -> Take:
+    # The folder is the class, as in the lists; the file's name may spell it otherwise (HandStandPushups).
+    label = path.parent.name
+    video = f"{label}_g{found[2]}"
+    return Take(f"{label}/{path.name}", label, VideoFile(path), video, group=video)
 
 
 def _classes(folder: Path) -> tuple[str, ...] | None:

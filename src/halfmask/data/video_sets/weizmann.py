@@ -11,7 +11,7 @@ from pathlib import Path
 
 from halfmask.data.clips import ClipSet, Take
 from halfmask.data.video import VideoFile
-from halfmask.data.video_sets.finding import clip_set, named_like, refuse_odd, relative, videos_below
+from halfmask.data.video_sets.finding import clip_set, named_like, relative, takes_named
 
 ACTIONS = ("bend", "jack", "jump", "pjump", "run", "side", "skip", "walk", "wave1", "wave2")
 _NAME = re.compile(rf"([A-Za-z]+)_({'|'.join(ACTIONS)})(\d?)\.\w+")
@@ -24,16 +24,13 @@ def detect_weizmann(folder: Path) -> bool:
 
 def read_weizmann(folder: Path) -> ClipSet:
     """The clips of a folder; none is opened. There is no division of its own: people are left out one at a time."""
-    takes: list[Take] = []
-    odd: list[str] = []
-    for path in videos_below(folder):
-        name = relative(path, folder)
-        found = _NAME.fullmatch(path.name)
+
+    def take(path: Path, found: re.Match[str]) -> Take | None:
         # A clip in the folder of another action: one of the two is wrong, and which cannot be known.
-        if found is None or (path.parent != folder and path.parent.name in ACTIONS and path.parent.name != found[2]):
-            odd.append(name)
-            continue
+        if path.parent != folder and path.parent.name in ACTIONS and path.parent.name != found[2]:
+            return None
         person, action = found[1].lower(), found[2]
-        takes.append(Take(name, action, VideoFile(path), f"{person}_{action}", subject=person))
-    refuse_odd(folder, odd, len(odd) + len(takes), "clips are not named PERSON_ACTION.avi, or lie in the folder of another action")
+        return Take(relative(path, folder), action, VideoFile(path), f"{person}_{action}", subject=person)
+
+    takes = takes_named(folder, _NAME, take, "PERSON_ACTION.avi, lie in the folder of another action")
     return clip_set("weizmann", folder, takes)
