@@ -75,7 +75,9 @@ def test_a_pair_is_real_against_generated_and_its_generated_picture_comes_from_i
     # The same numbers beside somebody else's picture: the same noise, the same pose.
     other = task.change(setup.private, setup.private.batch(np.arange(3, 6)), uniforms)
     assert torch.equal(shown["noise"], other["noise"]) and torch.equal(shown["joints of another"], other["joints of another"])
-    assert 0.7 < float(task.change(setup.private, setup.private.batch(np.zeros(200, int)), torch.rand(200, task.numbers))["noise"].std()) < 1.3
+    assert (
+        0.7 < float(task.change(setup.private, setup.private.batch(np.zeros(200, int)), torch.rand(200, task.numbers))["noise"].std()) < 1.3
+    )
     maps = task._heatmaps(model, shown["joints of another"])
     real = shown["image"].float() / 127.5 - 1
     expected = model.critic(model.generate(shown["noise"], maps)) - model.critic(real)
@@ -94,7 +96,9 @@ def test_no_pose_of_a_record_reaches_the_generated_picture_beside_it(trainer_of:
     assert torch.equal(shown["joints of another"], setup.task.change(setup.private, batch, uniforms)["joints of another"])
 
 
-@pytest.mark.parametrize("settings", [("model.clip=real",), ("model.clip=pair",), ("model.bound=penalty",), ("model.critic=means", "batch=24", "epochs=1")])
+@pytest.mark.parametrize(
+    "settings", [("model.clip=real",), ("model.clip=pair",), ("model.bound=penalty",), ("model.critic=means", "batch=24", "epochs=1")]
+)
 def test_nothing_but_the_noised_half_knows_a_private_picture(
     trainer_of: Callable[..., Trainer], settings: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +143,7 @@ def test_the_generator_follows_every_so_many_steps_and_the_critic_is_bounded(tra
     assert isinstance(model, PoseGAN)
     trainer.begin()
     changed = []
-    for step in range(4):
+    for _ in range(4):
         before = [weight.clone() for weight in model.generator.parameters()]
         trainer.make_ready(4)
         trainer.take_step()
@@ -165,21 +169,21 @@ def test_one_release_of_means_is_the_noised_mean_of_clipped_features(trainer_of:
 
 
 def test_means_in_several_steps_are_refused(trainer_of: Callable[..., Trainer]) -> None:
-    with pytest.raises(HalfmaskError, match="released once.*batch=24"):
+    with pytest.raises(HalfmaskError, match=r"released once.*batch=24"):
         trainer_of("model.critic=means", "batch=8", "epochs=1")
 
 
 def test_a_person_who_leaves_would_be_missed() -> None:
-    with pytest.raises(HalfmaskError, match="add-remove.*pose of every person"):
+    with pytest.raises(HalfmaskError, match=r"add-remove.*pose of every person"):
         config_of(adjacency="add-remove")
 
 
 def test_what_has_no_meaning_is_refused() -> None:
-    with pytest.raises(HalfmaskError, match="augment.times"):
+    with pytest.raises(HalfmaskError, match=r"augment\.times"):
         config_of("model.clip=pair", "augment.times=0")
     with pytest.raises(HalfmaskError, match="real pictures alone"):
         config_of("model.clip=pair", "model.critic=means")
-    with pytest.raises(HalfmaskError, match="has none|method"):
+    with pytest.raises(HalfmaskError, match=r"no meaning for the task"):
         config_of(method="feature")
 
 

@@ -181,9 +181,7 @@ def _draw_panel(
     canvas.draw_text(picture, words, ((left + right) / 2, bottom + 50), _LABEL, canvas.FAINT_INK, align="centre")
     if first:
         words = "actions recognised (%)"
-        canvas.draw_upright(
-            picture, words, (left - 54, (_TOP + bottom - canvas.text_size(words, _LABEL)[0]) / 2), _LABEL, canvas.FAINT_INK
-        )
+        canvas.draw_upright(picture, words, (left - 54, (_TOP + bottom - canvas.text_size(words, _LABEL)[0]) / 2), _LABEL, canvas.FAINT_INK)
     if "utility" in chance:
         y = at(0, chance["utility"])[1]
         canvas.draw_line(picture, (left, y), (right, y), _LEVEL, 1, "dash")
@@ -291,7 +289,9 @@ def tradeoff_chart(families: Sequence[Family], chance: Mapping[str, float], titl
     return figure
 
 
-def _trace(family: Family, places: Sequence[Place], attacker: str, style: tuple[canvas.Colour, str], named: bool, least: float) -> go.Scatter:
+def _trace(
+    family: Family, places: Sequence[Place], attacker: str, style: tuple[canvas.Colour, str], named: bool, least: float
+) -> go.Scatter:
     who = [place.identity[attacker] for place in places]
     what = [place.utility for place in places]
     colour = f"rgb({style[0][0]},{style[0][1]},{style[0][2]})"

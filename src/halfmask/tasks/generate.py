@@ -19,7 +19,9 @@ from halfmask.data.picture_sets import load_picture_test, load_pictures, load_pu
 from halfmask.data.pictures import UNITS, PictureRecords
 from halfmask.data.records import PRIVATE, Datasets, Records
 from halfmask.errors import HalfmaskError
+from halfmask.metrics.generated import METRICS, judge_generated
 from halfmask.metrics.names import MetricInfo
+from halfmask.metrics.pckh import JOINT_NAMES
 from halfmask.models.checkpoints import load_into, read_state
 from halfmask.models.posegan import PoseGAN, load_start, pair_losses
 from halfmask.tasks.base import Batch, PostProcessing, Report, Scores, Task, register
@@ -50,6 +52,7 @@ class GenerateTask(Task):
     cached = ()
     stays = "the pose of every person, and what they do"
     labels = "where each person's joints are, and what they do"
+    metrics: ClassVar[Mapping[str, MetricInfo]] = METRICS
     drawn = "People drawn anew in the poses of test people"
 
     def __init__(self, config: Any):
@@ -128,7 +131,11 @@ class GenerateTask(Task):
         state = read_state(weights)
         joints = state["generator.decoder.down.0.weight"].shape[1]
         model = PoseGAN(config.size, joints if config.size == "small" else joints - self._embedding(), *data.size)
-        load_into(model.generator, {name.removeprefix("generator."): tensor for name, tensor in state.items() if name.startswith("generator.")}, str(weights))
+        load_into(
+            model.generator,
+            {name.removeprefix("generator."): tensor for name, tensor in state.items() if name.startswith("generator.")},
+            str(weights),
+        )
         return model
 
     def _embedding(self) -> int:
@@ -210,13 +217,14 @@ class GenerateTask(Task):
         device: torch.device | str = "cpu",
         flip_test: bool = True,
     ) -> Scores:
-        from halfmask.metrics.generated import judged_pictures
-
         assert isinstance(model, PoseGAN) and isinstance(records, PictureRecords)
         everyone = np.arange(len(records))
         joints = records.targets.rows(everyone)["joints"]
+        real, truth = records.part(PRIVATE).rows(everyone)["image"], records.truth.rows(everyone)
+        # The judge is a pose network that knows these joints; other ones it cannot place.
+        known = joints if records.joint_names == JOINT_NAMES else None
         drawn = self.generated(model, torch.from_numpy(joints))
-        return Scores(judged_pictures(drawn, records, everyone))
+        return Scores(judge_generated(drawn, real, known, truth.get("head_boxes")).metrics)
 
     def pictures(self, model: nn.Module | None, records: Records, device: torch.device | str = "cpu") -> list[np.ndarray]:
         """Test people, or somebody else drawn in their poses."""
@@ -233,13 +241,14 @@ class GenerateTask(Task):
         assert isinstance(records, PictureRecords)
         facts = [f"that poses come from {records.poses}"] if records.poses else []
         if self.config.unit == "image":
-            facts.append("that the promise is to one image: a person of several images has less of it. Train with --unit subject to protect people")
+            facts.append(
+                "that the promise is to one image: a person of several images has less of it. Train with --unit subject to protect people"
+            )
         facts.append(
-            "that ε speaks of the people the generator was trained with: of somebody whose picture it is later given a pose from, what it draws "
-            "shows the pose"
+            "that ε speaks of the people the generator was trained with: of somebody whose picture it is later given a pose from, what it "
+            "draws shows the pose"
         )
         return facts
-
 
 
 def as_numbers(pictures: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """What stands beside the noised half where pictures are generated: the exact half, on generated pictures, and the generator's own steps.
 
-Neither is ever told who is in a private batch. Poses and noise of generated pictures come from public randomness, keyed by the number of the
-step: had they come from the batch, they would show who is in it.
+Neither is ever told who is in a private batch. Poses and noise of generated pictures come from public randomness, keyed by the number of
+the step: had they come from the batch, they would show who is in it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from halfmask.training.setup import Setup
 from halfmask.training.showing import Showing
 
 # Public randomness: what each stream of it is for.
-_FAKES, _GENERATOR, _PUBLIC = 11, 12, 13
+_FAKES, _GENERATOR, _PUBLIC, _BETWEEN = 11, 12, 13, 14
 
 
 class Poses:
@@ -123,7 +123,9 @@ def _steepness(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def _between(real: Batch, fakes: Batch, seed: int, number: int) -> Batch:
-    share = torch.rand(len(fakes["picture"]), 1, 1, 1, generator=torch.Generator().manual_seed(seed * 7 + number)).to(fakes["picture"].device)
+    share = torch.rand(len(fakes["picture"]), 1, 1, 1, generator=torch.Generator().manual_seed(seed * 7 + number)).to(
+        fakes["picture"].device
+    )
     return fakes | {"picture": share * real["picture"] + (1 - share) * fakes["picture"]}
 
 
@@ -138,7 +140,9 @@ class GeneratorSteps(PostProcessing):
         weights = list(self.model.generator.parameters())
         rate = self.config.generator_rate
         self.optimiser: torch.optim.Optimizer = (
-            torch.optim.Adam(weights, lr=rate, betas=(0.5, 0.9)) if self.config.generator_optimiser == "adam" else torch.optim.SGD(weights, lr=rate)
+            torch.optim.Adam(weights, lr=rate, betas=(0.5, 0.9))
+            if self.config.generator_optimiser == "adam"
+            else torch.optim.SGD(weights, lr=rate)
         )
         # Both begin where the generator began.
         self.averaged = AveragedGenerator(self.model.generator, self.config.average) if self.config.average else None

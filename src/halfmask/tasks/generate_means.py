@@ -1,12 +1,12 @@
 """A critic that is fixed but for one linear layer: means of what people's pictures look like, part of the body by part.
 
-A linear critic ⟨w, φ(x)⟩ has the gradient −φ(x), whatever w is. One step of plain private training with everyone in the batch, from w = 0 and
-at a rate of 1, therefore leaves w = the noised mean of clipped φ: one Gaussian release, clipped, noised, accounted for and certified by the
-loop as any other step. The generator then learns, for as long as it likes, to draw pictures that have these means.
+A linear critic ⟨w, φ(x)⟩ has the gradient −φ(x), whatever w is. One step of plain private training with everyone in the batch, from w = 0
+and at a rate of 1, therefore leaves w = the noised mean of clipped φ: one Gaussian release, clipped, noised, accounted for and certified by
+the loop as any other step. The generator then learns, for as long as it likes, to draw pictures that have these means.
 
-φ is where colours lie: each limb, the head and the trunk, found by the pose, and a few cells of the background, say how much of each of some
-fixed colours they hold. Cells, colours, centres and scales come from public people; so they cost nothing, and what private people add is how
-they differ.
+φ is where colours lie: each limb, the head and the trunk, found by the pose, and a few cells of the background, say how much of each of
+some fixed colours they hold. Cells, colours, centres and scales come from public people; so they cost nothing, and what private people add
+is how they differ.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ class MeansCritic(nn.Module):
 
     centre: Tensor
     scale: Tensor
+    colours: Tensor
+    pixels: Tensor
+    grid: Tensor
 
     def __init__(self, limbs: Sequence[tuple[int, int]], height: int, width: int):
         super().__init__()

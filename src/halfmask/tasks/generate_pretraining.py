@@ -6,6 +6,8 @@ critic, which learns beside, sharpens what is drawn. All of it sees public peopl
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -30,7 +32,7 @@ class Encoder(nn.Module):
     def __init__(self, embedding: int, height: int, width: int, channels: tuple[int, ...] = (32, 64, 96, 128)):
         super().__init__()
         sizes = (3, *channels)
-        self.layers = nn.ModuleList(nn.Conv2d(before, after, 3, 2, 1) for before, after in zip(sizes[:-1], sizes[1:], strict=True))
+        self.layers = nn.ModuleList(nn.Conv2d(before, after, 3, 2, 1) for before, after in pairwise(sizes))
         shrunk = 2 ** len(channels)
         self.head = nn.Linear(channels[-1] * -(-height // shrunk) * -(-width // shrunk), 2 * embedding)
 

@@ -52,19 +52,26 @@ class GenerateModelConfig:
     generator_steps: int = setting(1, "How many steps the generator then takes; all of them at once after `means`.", at_least=0)
     generator_rate: float = setting(1e-4, "The learning rate of the generator.", at_least=0)
     generator_batch: int = setting(64, "How many pictures it draws in a step of its own.", at_least=2)
-    generator_optimiser: str = setting("adam", "`adam`, or `sgd`, as published.", one_of=("adam", "sgd"), called="optimiser of the generator")
+    generator_optimiser: str = setting(
+        "adam", "`adam`, or `sgd`, as published.", one_of=("adam", "sgd"), called="optimiser of the generator"
+    )
     anchor: float = setting(
         0.0, "How strongly the generator is held to what it drew at its public start, by the mean absolute difference.", at_least=0
     )
     average: float = setting(
-        0.0, "Release an average of the generator's weights, each of its steps keeping this share of it. 0 releases the last.", at_least=0, below=1
+        0.0,
+        "Release an average of the generator's weights, each of its steps keeping this share of it. 0 releases the last.",
+        at_least=0,
+        below=1,
     )
     spread: float = setting(0.03, "The standard deviation of a joint's heatmap, as a share of the picture's height.", above=0)
 
     def check(self, run: Any) -> None:
         """Refuse what has no meaning together."""
         if self.critic == "means" and (self.clip == "pair" or self.conditional):
-            raise HalfmaskError("model.critic=means looks at real pictures alone, and knows their poses: set model.clip=real, model.conditional=false")
+            raise HalfmaskError(
+                "model.critic=means looks at real pictures alone, and knows their poses: set model.clip=real, model.conditional=false"
+            )
         if self.clip == "pair" and not run.augment.times:
             raise HalfmaskError("model.clip=pair draws a generated picture for each real one it is shown: set augment.times to 1")
 

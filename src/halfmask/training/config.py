@@ -134,9 +134,7 @@ class RunConfig:
         methods = task_named(self.task).methods
         if self.method in METHODS and self.method not in methods:
             divides = ", whose records no mask divides" if METHODS[self.method].rest else ""
-            raise HalfmaskError(
-                f"method '{self.method}' has no meaning for the task '{self.task}'{divides}: use {', '.join(methods)}"
-            )
+            raise HalfmaskError(f"method '{self.method}' has no meaning for the task '{self.task}'{divides}: use {', '.join(methods)}")
         if task_units(self.task) and self.unit not in task_units(self.task):
             raise unknown_name("unit", self.unit, task_units(self.task))
 
