@@ -23,6 +23,7 @@ from halfmask.gradients.engine import ClippingEngine
 from halfmask.gradients.mechanism import Mechanism
 from halfmask.gradients.slow import slow_terms
 from halfmask.gradients.subspace import Subspace
+from halfmask.models.critic import Critic
 from halfmask.models.hyperface import HyperFace
 from halfmask.models.mvit import MViT, last_normalisations
 from halfmask.models.mvit_attention import Pool
@@ -127,8 +128,8 @@ def critic_case(size: str, records: int, form: str) -> tuple[nn.Module, Callable
     """The critic of a generator of people, on pictures of 64×48.
 
     Args:
-        form: `real` for a real picture alone, `pairs` for a real and a drawn one in one pass, `two passes` for one after the other: peers do
-            not know two rows of a layer for one record's.
+        form: `real` for a real picture alone, `pairs` for a real and a drawn one in one pass, `two passes` for one after the other:
+            peers do not know two rows of a layer for one record's.
     """
     torch.manual_seed(0)
     model = PoseGAN(size).critic
@@ -171,12 +172,12 @@ SAME = {"same-network-finetune": "finetune", "same-network-full": "full"}
 
 @contextmanager
 def as_published() -> Iterator[None]:
-    """Frozen normalisations not folded into convolutions: the network anyone would train."""
-    ConvNorm.folds = False
+    """Frozen normalisations not folded into convolutions, maps as torch lays them: the network anyone would train."""
+    ConvNorm.folds = Critic.colours_last = False
     try:
         yield
     finally:
-        ConvNorm.folds = True
+        ConvNorm.folds = Critic.colours_last = True
 
 
 def plain_as_published(model: nn.Module, loss_fn: Callable[..., Tensor], batch: Batch) -> Step:
@@ -211,7 +212,7 @@ def ours(model: nn.Module, loss_fn: Callable[..., Tensor], batch: Batch) -> Step
     count = len(next(iter(batch.values())))
     mechanism = Mechanism(SIGMA, CLIP, count, RandomStream.secure())
     # Where a person's gradients are as large as the activations they come from, a few people at a time stay in the cache.
-    chunk = 4 if isinstance(model, (ViT, TorchViT)) else count
+    chunk = 4 if isinstance(model, (ViT, TorchViT)) else min(count, 64) if isinstance(model, Critic) else count
 
     def step() -> None:
         _update(engine, mechanism.release(engine.clipped_sum(loss_fn, batch, CLIP, chunk=chunk)))
@@ -281,7 +282,7 @@ def opacus_ghost(model: nn.Module, loss_fn: Callable[..., Tensor], batch: Batch)
 
 CONTENDERS = {
     "plain": plain_as_published,
-    "plain, norms folded": plain,
+    "plain, as ours": plain,
     "ours": ours,
     "vmap": vmap,
     "opacus hooks": opacus_hooks,

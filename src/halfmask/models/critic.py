@@ -33,7 +33,12 @@ class Critic(nn.Module):
         height, width: of a picture.
         heatmaps: how many heatmaps of a pose it sees besides the picture; 0 for none. Poses are public.
         dropout: the share of numbers left out after each convolution while it trains.
+
+    Attributes:
+        colours_last: how maps lie in memory. It changes no number but by rounding, and saves a fifth of the time on a processor.
     """
+
+    colours_last = True
 
     def __init__(self, widths: tuple[int, ...], height: int, width: int, heatmaps: int = 0, dropout: float = 0.0):
         super().__init__()
@@ -62,6 +67,8 @@ class Critic(nn.Module):
             heatmaps: N×joints×H×W; not looked at by a critic that does not see poses.
         """
         x = self.seen(images, heatmaps)
+        if self.colours_last:
+            x = x.contiguous(memory_format=torch.channels_last)
         for layer in self.layers:
             x = F.dropout(F.leaky_relu(layer(x), LEAK), self.dropout, self.training)
         score: Tensor = self.head(x.flatten(1))
