@@ -1,8 +1,9 @@
 """Utility against identity: how well is told what people do, and who they are, in pictures that hide them, each family of ways a curve.
 
-Up is useful, left is private; identity is on a logarithmic scale, since it is factors that count there. A family (blurs, coarse pixels, superpixels, generators) has a place for each of its strengths; what has but
-one (people drawn as avatars, a generator that saw nobody private) is a mark. There is a panel for each attacker. The table asks the same
-question at one height: what is left of identity where families are as useful as each other.
+Up is useful, left is private; identity is on a logarithmic scale, since it is factors that count there. A family (blurs, coarse pixels,
+superpixels, generators) has a place for each of its strengths; what has but one (people drawn as avatars, a generator that saw nobody
+private) is a mark. There is a panel for each attacker. The table asks the same question at one height: what is left of identity where
+families are as useful as each other.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ def tradeoff_figure(families: Sequence[Family], chance: Mapping[str, float], tit
 def matched_rows(families: Sequence[Family], utility: float) -> list[dict[str, Any]]:
     """For each family the strength that is nearest to a wanted utility, and what of identity is left on its curve at just that.
 
-    Between strengths curves are taken as straight. Where a curve passes the wanted utility more than once, the lowest identity counts: every
-    family is taken at its best. A family that does not reach it, or never goes down to it, has no number there.
+    Between strengths curves are taken as straight. Where a curve passes the wanted utility more than once, the lowest identity counts:
+    every family is taken at its best. A family that does not reach it, or never goes down to it, has no number there.
 
     Args:
         utility: from 0 to 1.
@@ -181,9 +182,7 @@ def _draw_panel(
     canvas.draw_text(picture, words, ((left + right) / 2, bottom + 50), _LABEL, canvas.FAINT_INK, align="centre")
     if first:
         words = "actions recognised (%)"
-        canvas.draw_upright(
-            picture, words, (left - 54, (_TOP + bottom - canvas.text_size(words, _LABEL)[0]) / 2), _LABEL, canvas.FAINT_INK
-        )
+        canvas.draw_upright(picture, words, (left - 54, (_TOP + bottom - canvas.text_size(words, _LABEL)[0]) / 2), _LABEL, canvas.FAINT_INK)
     if "utility" in chance:
         y = at(0, chance["utility"])[1]
         canvas.draw_line(picture, (left, y), (right, y), _LEVEL, 1, "dash")
@@ -291,7 +290,9 @@ def tradeoff_chart(families: Sequence[Family], chance: Mapping[str, float], titl
     return figure
 
 
-def _trace(family: Family, places: Sequence[Place], attacker: str, style: tuple[canvas.Colour, str], named: bool, least: float) -> go.Scatter:
+def _trace(
+    family: Family, places: Sequence[Place], attacker: str, style: tuple[canvas.Colour, str], named: bool, least: float
+) -> go.Scatter:
     who = [place.identity[attacker] for place in places]
     what = [place.utility for place in places]
     colour = f"rgb({style[0][0]},{style[0][1]},{style[0][2]})"
