@@ -30,6 +30,7 @@ _SHRINK = 0.5
 _SHARPNESS = {"shape": (5.0, 10.0, 20.0), "colour": (0.1, 0.25, 0.5, 1.0)}
 _MIXES = (0.0, 0.25, 0.5, 0.75, 1.0)
 _HELD_OUT = 4
+_LEAST_SPREAD = 0.005
 
 
 class Recogniser:
@@ -192,7 +193,7 @@ class _Kernel:
 
 class _Block:
     def __init__(self, block: np.ndarray):
-        self._mean, self._spread = block.mean(0, dtype=float), block.std(0, dtype=float) + 1e-6
+        self._mean, self._spread = block.mean(0, dtype=float), np.maximum(block.std(0, dtype=float), _LEAST_SPREAD)
         self._known = self._scaled(block)
         distances = _squared(self._known, self._known)
         self._scale = max(float(np.median(distances)), 1e-6)
@@ -215,7 +216,8 @@ class _Discriminant:
     def __init__(self, looks: Looks, labels: np.ndarray):
         names, place = np.unique(labels, return_inverse=True)
         colours = looks.parts.astype(float)
-        self._mean, self._spread = colours.mean(0), colours.std(0) + 1e-6
+        # Next to a hundredth of a stop nothing is a difference: what is rounded off must not be blown up to one.
+        self._mean, self._spread = colours.mean(0), np.maximum(colours.std(0), _LEAST_SPREAD)
         scaled = (colours - self._mean) / self._spread
         means = np.stack([scaled[place == number].mean(0) for number in range(len(names))])
         within = scaled - means[place]

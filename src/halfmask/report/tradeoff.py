@@ -1,8 +1,9 @@
 """Utility against identity: how well is told what people do, and who they are, in pictures that hide them, each family of ways a curve.
 
-Up is useful, left is private; identity is on a logarithmic scale, since it is factors that count there. A family (blurs, coarse pixels, superpixels, generators) has a place for each of its strengths; what has but
-one (people drawn as avatars, a generator that saw nobody private) is a mark. There is a panel for each attacker. The table asks the same
-question at one height: what is left of identity where families are as useful as each other.
+Up is useful, left is private; identity is on a logarithmic scale, since it is factors that count there. A family (blurs, coarse pixels,
+superpixels, generators) has a place for each of its strengths; what has but one (people drawn as avatars, a generator that saw nobody
+private) is a mark. There is a panel for each attacker. The table asks the same question at one height: what is left of identity where
+families are as useful as each other.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ def tradeoff_figure(families: Sequence[Family], chance: Mapping[str, float], tit
 def matched_rows(families: Sequence[Family], utility: float) -> list[dict[str, Any]]:
     """For each family the strength that is nearest to a wanted utility, and what of identity is left on its curve at just that.
 
-    Between strengths curves are taken as straight. Where a curve passes the wanted utility more than once, the lowest identity counts: every
-    family is taken at its best. A family that does not reach it, or never goes down to it, has no number there.
+    Between strengths curves are taken as straight. Where a curve passes the wanted utility more than once, the lowest identity counts:
+    every family is taken at its best. A family that does not reach it, or never goes down to it, has no number there.
 
     Args:
         utility: from 0 to 1.
