@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -191,6 +194,43 @@ def test_clips_are_made_once_and_again_when_a_file_changes(takes) -> None:
     make(some, protect="person")
     make(some, margin=1)
     assert opened == ["first", "second", "second", "second"]
+
+
+def test_a_disk_that_fills_up_is_no_video_that_cannot_be_read(takes, fresh_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told in a line, also where bad videos are skipped: clips that found no room must not be missing from then on."""
+    real, written = os.pwrite, []
+
+    def full(file: int, body: memoryview, offset: int) -> int:
+        written.append(offset)
+        if len(written) > 5:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(file, body, offset)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(HalfmaskError, match="could not be written: no space is left on the disk"):
+            make(takes, on_bad="skip", short="skip")
+    assert len(written) > 5 and not list((fresh_home / "cache" / "records").iterdir()), "nothing half-written is found again"
+    records, left_out = make(takes, on_bad="skip", short="skip")
+    assert len(records) == 4 and not left_out
+
+
+def test_two_runs_at_once_read_the_same_clips_and_one_of_them_is_kept(takes, fresh_home: Path) -> None:
+    """The other run begins while this one reads its second film, and is done before it."""
+    others = []
+
+    def read() -> Film:
+        if not others:
+            others.append(None)
+            others[0] = make(takes)[0]
+        return film_of(1)
+
+    takes[1] = replace(takes[1], read=read)
+    records, _ = make(takes, workers=1)
+    (other,) = others
+    for name, mine in records.batch(np.arange(4)).items():
+        assert mine.equal(other.batch(np.arange(4))[name])
+    assert records.key == other.key and len(list((fresh_home / "cache" / "records").iterdir())) == 1
 
 
 def test_drawn_clips_are_known_by_name_at_every_size_and_filmed_ones_by_their_pixels(takes) -> None:
