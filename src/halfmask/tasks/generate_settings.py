@@ -21,7 +21,7 @@ class GenerateModelConfig:
     """The generator, what judges it, and how the two take turns."""
 
     size: str = setting("small", "`small`, made for a processor, or `paper`.", one_of=SHAPES, called="size of the generator")
-    weights: str | None = setting("embedded", "`embedded` for the warm start inside the package, a path, or nothing.")
+    weights: str | None = setting(None, "A warm start: what `halfmask pretrain generate/pretrain` wrote; or nothing.")
     fresh_critic: bool = setting(False, "Begin with an untrained critic, and not with that of the weights.")
     critic: str = setting(
         "network",
