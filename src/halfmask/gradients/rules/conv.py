@@ -1,12 +1,8 @@
 """Convolutions in one, two or three dimensions, with any groups, stride, dilation and padding, and transposed ones.
 
-A 1×1 convolution is a linear map over pixels. Any other with few output pixels is a linear map over unfolded patches: where it is much
-larger than those, they wait for the clip factors, and else each record's gradient is formed from them, a few records at a time, so that
-patches never leave the processor's cache. With many pixels a record's gradient is formed as the weight gradient of one convolution in which
-every record is a group of its own.
-
-Patches have their channels last: whole rows of them lie next to each other then. What is formed from patches has them last too, until it
-is summed up (`Turned`).
+A 1×1 convolution is a linear map over pixels. Any other with few output pixels is a linear map over unfolded patches. With many pixels the
+weights are fewer: the gradient of each record is formed, as the weight gradient of one convolution in which every record is a group of its
+own.
 
 A transposed convolution is a convolution from its output to its input, so that the two change places.
 """
@@ -41,12 +37,6 @@ class Kernel:
         """As a layer calls it."""
         return tuple(self.weight.shape[2:])
 
-
-# With more output pixels than this, one convolution with a group for each record is the faster way to form their gradients.
-_FEW_PIXELS = 200
-_FEW_CHANNELS = 4
-# Numbers of patches to hold at once: few enough to stay in the processor's cache.
-_PATCHES_AT_ONCE = 1 << 18
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d | Kernel
 Numbers = int | Sequence[int]
@@ -145,147 +135,55 @@ def _weight(module: Convolution, inputs: Tensor, gradient: Tensor, records: int)
         if len(inputs) != records:
             a, b = (x.reshape(records, -1, x.shape[2]) for x in (a, b))
         return Outer(a, b, module.weight.shape)
-    # Several images of one record, such as windows or pairs: their gradients add up.
-    return Convolved(padded, gradient, module, padding, len(inputs) // records)
+    term = Convolved(padded, gradient, module, padding)
+    if len(inputs) == records:
+        return term
+    # Several images of one record, such as windows: their gradients add up.
+    return term.by_unit(Grouping.of(torch.arange(records).repeat_interleave(len(inputs) // records), records))
 
 
 @dataclass
 class Convolved(Term):
-    """Inputs (already padded but for `padding` zeros on each side) and output gradient of a convolution.
-
-    Attributes:
-        each: how many images a record has; they lie next to each other.
-    """
+    """Inputs (already padded but for `padding` zeros on each side) and output gradient of a convolution, one image a record."""
 
     inputs: Tensor
     gradient: Tensor
     module: Convolution
     padding: tuple[int, ...]
-    each: int = 1
 
     @property
     def ghost(self) -> bool:
         """Whether to wait with inputs and output gradient, and take the norm from unfolded patches."""
         weight = self.module.weight
-        return self.module.groups == 1 and factors_win(self.each * self._pixels, weight[0].numel(), len(weight))
-
-    @property
-    def _pixels(self) -> int:
-        return prod(self.gradient.shape[2:])
+        return self.module.groups == 1 and factors_win(prod(self.gradient.shape[2:]), weight[0].numel(), len(weight))
 
     def squared_norms(self) -> Tensor:  # noqa: D102
         if not self.ghost:
-            return self._formed().squared_norms()
-        return ghost_norms(self._patches(self.inputs), self._tokens(self.gradient))
+            return self.direct().squared_norms()
+        return ghost_norms(_patches(self.inputs, self.module, self.padding), self.gradient.flatten(2).transpose(1, 2))
 
     def weighted_sum(self, factors: Tensor, keep: Tensor | None = None) -> Tensor:
         """From unfolded patches: the ordinary weight gradient would round all records together."""
         if not self.ghost:
-            return self._formed().weighted_sum(factors, keep)
-        images = keep if keep is None else keep.repeat_interleave(self.each)
-        total = outer_sum(self._patches(kept(self.inputs, images)), self._tokens(kept(self.gradient, images)), factors)
-        return total.view(self._turned_shape).movedim(-1, 1)
+            return self.direct().weighted_sum(factors, keep)
+        patches = _patches(kept(self.inputs, keep), self.module, self.padding)
+        return outer_sum(patches, kept(self.gradient, keep).flatten(2).transpose(1, 2), factors).view_as(self.module.weight)
 
-    def direct(self) -> Direct:  # noqa: D102
-        return self._formed().direct()
-
-    def settled(self) -> Term:  # noqa: D102
-        return self if self.ghost else self._formed().settled()
-
-    def by_unit(self, grouping: Grouping) -> Term:
-        """The images of a unit's records side by side."""
-        if not grouping.even:
-            return self._formed().by_unit(grouping)
-        inputs, gradient = (grouping.side_by_side(x.unflatten(0, (-1, self.each))).flatten(0, 1) for x in (self.inputs, self.gradient))
-        return Convolved(inputs, gradient, self.module, self.padding, self.each * grouping.most)
-
-    def joined(self, other: Term) -> Term:
-        """Two uses of the same parameter: their images side by side, if they are of one size."""
-        if not isinstance(other, Convolved):
-            return self._formed().joined(other)
-        alike = self.padding == other.padding and _windows_of(self.module) == _windows_of(other.module)
-        if not alike or self.inputs.shape[1:] != other.inputs.shape[1:]:
-            return self._formed().joined(other)
-        pairs = ((self.inputs, other.inputs), (self.gradient, other.gradient))
-        inputs, gradient = (
-            torch.cat([mine.unflatten(0, (-1, self.each)), others.unflatten(0, (-1, other.each))], 1).flatten(0, 1)
-            for mine, others in pairs
-        )
-        return Convolved(inputs, gradient, self.module, self.padding, self.each + other.each)
-
-    @property
-    def _turned_shape(self) -> tuple[int, ...]:
-        outputs, channels, *kernel = self.module.weight.shape
-        return (outputs, *kernel, channels)
-
-    def _tokens(self, images: Tensor) -> Tensor:
-        """A record's pixels, those of all its images: records × pixels × channels."""
-        return images.flatten(2).transpose(1, 2).reshape(len(images) // self.each, -1, images.shape[1])
-
-    def _patches(self, images: Tensor) -> Tensor:
-        """What each output pixel of a record looks at: records × pixels × (kernel · channels)."""
-        return _patches(images, self.module, self.padding).reshape(len(images) // self.each, self.each * self._pixels, -1)
-
-    def _formed(self) -> Term:
-        """All gradients at once."""
-        if self.module.groups == 1 and (self.ghost or self._pixels <= _FEW_PIXELS or self._few_channels):
-            return Turned(Direct(self._from_patches()))
-        return Direct(self._as_groups())
-
-    @property
-    def _few_channels(self) -> bool:
-        """A few channels in each of many groups are slow where kernels are large, or where the channels have to be brought to the front."""
-        few = self.inputs.shape[1] <= _FEW_CHANNELS
-        return few and (prod(self.module.kernel_size) > 9 or self.gradient.movedim(1, -1).is_contiguous())
-
-    def _from_patches(self) -> Tensor:
-        records, weight = len(self.inputs) // self.each, self.module.weight
-        at_once = max(1, _PATCHES_AT_ONCE // (self.each * self._pixels * weight[0].numel()))
-        product = self.gradient.new_empty(records, len(weight), weight[0].numel())
-        some = at_once * self.each
-        for inputs, gradient, out in zip(self.inputs.split(some), self.gradient.split(some), product.split(at_once), strict=True):
-            torch.bmm(self._tokens(gradient).transpose(1, 2), self._patches(inputs), out=out)
-        return product.view(records, *self._turned_shape)
-
-    def _as_groups(self) -> Tensor:
-        """One convolution in which each record has its own groups; it adds up a record's images, as it would those of a batch."""
-        records, module = len(self.inputs) // self.each, self.module
+    def direct(self) -> Direct:
+        """All gradients at once: with many pixels, by one convolution in which each record has its own groups."""
+        records, module = len(self.inputs), self.module
         weight = module.weight.detach()
-        inputs, gradient = (
-            x.unflatten(0, (records, self.each)).transpose(0, 1).reshape(self.each, -1, *x.shape[2:]) for x in (self.inputs, self.gradient)
-        )
-        # Of the weight nothing but the shape is asked for.
-        each = weight.new_empty(records * len(weight), *weight.shape[1:])
-        return _weight_gradient(module, inputs, gradient, each, self.padding, records * module.groups).view(records, *weight.shape)
-
-
-@dataclass
-class Turned(Term):
-    """Gradients with their channels last (records × outputs × kernel × channels)."""
-
-    last: Direct
-
-    def squared_norms(self) -> Tensor:  # noqa: D102
-        return self.last.squared_norms()
-
-    def weighted_sum(self, factors: Tensor, keep: Tensor | None = None) -> Tensor:  # noqa: D102
-        return self.last.weighted_sum(factors, keep).movedim(-1, 1)
-
-    def direct(self) -> Direct:  # noqa: D102
-        return Direct(self.last.gradients.movedim(-1, 2))
+        if self.ghost:
+            product = self.gradient.flatten(2) @ _patches(self.inputs, module, self.padding)
+            return Direct(product.view(records, *weight.shape))
+        each = weight.unsqueeze(0).expand(records, *weight.shape).reshape(-1, *weight.shape[1:])
+        inputs = self.inputs.contiguous().view(1, -1, *self.inputs.shape[2:])
+        gradient = self.gradient.contiguous().view(1, -1, *self.gradient.shape[2:])
+        product = _weight_gradient(module, inputs, gradient, each, self.padding, records * module.groups)
+        return Direct(product.view(records, *weight.shape))
 
     def settled(self) -> Term:  # noqa: D102
-        self.last.settled()
-        return self
-
-    def by_unit(self, grouping: Grouping) -> Term:  # noqa: D102
-        return Turned(self.last.by_unit(grouping).direct())
-
-    def joined(self, other: Term) -> Term:  # noqa: D102
-        formed = other._formed() if isinstance(other, Convolved) else other
-        if isinstance(formed, Turned):
-            return Turned(Direct(self.last.gradients + formed.last.gradients))
-        return super().joined(formed)
+        return self if self.ghost else self.direct().settled()
 
 
 def _weight_gradient(
@@ -325,17 +223,13 @@ def _padded(module: Convolution, inputs: Tensor) -> tuple[Tensor, tuple[int, ...
     return F.pad(inputs, ends, mode="constant" if zeros else module.padding_mode), (0,) * len(sides)
 
 
-def _windows_of(module: Convolution) -> tuple[object, ...]:
-    return tuple(module.kernel_size), tuple(module.stride), tuple(module.dilation), module.groups
-
-
 def _patches(inputs: Tensor, module: Convolution, padding: tuple[int, ...]) -> Tensor:
-    """What each output pixel looks at: images × pixels × (kernel · channels)."""
-    windows = inputs.movedim(1, -1).contiguous()
+    """What each output pixel looks at: images × pixels × (channels · kernel)."""
     if any(padding):
-        windows = F.pad(windows, [0, 0, *(size for p in reversed(padding) for size in (p, p))])
+        inputs = F.pad(inputs, [size for p in reversed(padding) for size in (p, p)])
+    windows = inputs
     for axis, (kernel, stride, dilation) in enumerate(zip(module.kernel_size, module.stride, module.dilation, strict=True)):
-        windows = windows.unfold(axis + 1, dilation * (kernel - 1) + 1, stride)[..., ::dilation]
+        windows = windows.unfold(axis + 2, dilation * (kernel - 1) + 1, stride)[..., ::dilation]
     axes = len(module.kernel_size)
-    order = (*range(1 + axes), *range(2 + axes, 2 + 2 * axes), 1 + axes)
-    return windows.permute(order).reshape(len(inputs), prod(windows.shape[1 : 1 + axes]), -1)
+    order = (0, *range(2, 2 + axes), 1, *range(2 + axes, 2 + 2 * axes))
+    return windows.permute(order).flatten(1 + axes).flatten(1, axes)
