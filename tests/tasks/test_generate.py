@@ -155,7 +155,7 @@ def test_the_generator_follows_every_so_many_steps_and_the_critic_is_bounded(tra
 
 
 def test_one_release_of_means_is_the_noised_mean_of_clipped_features(trainer_of: Callable[..., Trainer]) -> None:
-    trainer = trainer_of("model.critic=means", "batch=24", "epochs=1", "model.generator_steps=2", "clip_norm=0.8", epsilon=200)
+    trainer = trainer_of("model.critic=means", "batch=24", "epochs=1", "model.generator_steps=2", "clip_norm=0.8", epsilon=20)
     setup = trainer.setup
     trainer.train()
     critic = setup.model.critic
