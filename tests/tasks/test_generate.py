@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,9 @@ from halfmask.tasks.generate_halves import FakeHalf, GeneratorSteps
 from halfmask.training.config import RunConfig, build_config, load_recipe
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
+from halfmask.training.pretrain import pretrain
 from halfmask.training.progress import Progress
+from halfmask.training.running import run_training
 from halfmask.training.setup import Setup, prepare
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread")
@@ -227,3 +230,20 @@ def test_the_watched_loss_is_a_distance_of_pictures(trainer_of: Callable[..., Tr
     theirs = setup.watched.private.rows(np.arange(len(setup.watched)))["image"]
     monkeypatch.setattr(setup.task, "generated", lambda *_: theirs)
     assert grey > 100 and setup.task.watched_loss(setup.model, setup.watched) < 1e-3
+
+
+def test_from_a_warm_start_to_a_certificate(tmp_path: Path) -> None:
+    """Pre-trained on public people, trained on private ones, judged, certified, and opened again."""
+    public = build_config(load_recipe("generate/pretrain"), {}, ["data.public=40", "data.height=32", "data.width=32", "epochs=1"])
+    warm = pretrain(public, tmp_path / "warm")
+    config = config_of(f"model.weights={warm / 'model.safetensors'}", "model.conditional=false")
+    run_training(config, tmp_path / "run")
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())["metrics"]
+    assert metrics["frechet_distance"] > 0 and 0 <= metrics["pose_kept"] <= 100
+    certificate = json.loads((tmp_path / "run" / "certificate.json").read_text())
+    assert set(certificate["epsilon"]) == {"zero-out", "replace-one"} and certificate["unit"] == "image"
+    said = " ".join(certificate["public_assumptions"])
+    assert "the pose of every person" in said and "one image" in said and "trained with" in said
+    opened = GenerateTask(config).open(tmp_path / "run" / "model.safetensors")
+    joints = torch.rand(3, 16, 3) * 20 + 1
+    assert GenerateTask(config).generated(opened, joints).shape == (3, 3, 32, 32)

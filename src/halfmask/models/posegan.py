@@ -307,7 +307,8 @@ def load_start(model: PoseGAN, weights: str | Path) -> tuple[str, ...]:
         path = Path(str(resources.files("halfmask").joinpath(f"weights/posegan_{model.size}.safetensors")))
         if not path.is_file():
             raise HalfmaskError(f"no embedded weights for a generator of size '{model.size}': set model.weights to a file or to nothing")
-    state = read_state(path)
+    # An encoder is of use in pre-training alone.
+    state = {name: tensor for name, tensor in read_state(path).items() if not name.startswith("encoder.")}
     parts = ("generator", "critic")
     held = tuple(part for part in parts if any(name.startswith(f"{part}.") for name in state))
     if len(held) != 1:

@@ -23,7 +23,7 @@ from halfmask.metrics.generated import METRICS, judge_generated
 from halfmask.metrics.names import MetricInfo
 from halfmask.metrics.pckh import JOINT_NAMES
 from halfmask.models.checkpoints import load_into, read_state
-from halfmask.models.posegan import PoseGAN, load_start, pair_losses
+from halfmask.models.posegan import SHAPES, PoseGAN, load_start, pair_losses
 from halfmask.tasks.base import Batch, PostProcessing, Report, Scores, Task, register
 from halfmask.tasks.generate_means import MeansCritic
 from halfmask.tasks.generate_settings import GENERATE_GROUPS, GenerateModelConfig
@@ -92,8 +92,6 @@ class GenerateTask(Task):
 
     @property
     def _latent(self) -> int:
-        from halfmask.models.posegan import SHAPES
-
         return SHAPES[self.config.model.size].latent
 
     def _heatmaps(self, model: PoseGAN, joints: Tensor) -> Tensor:
@@ -129,19 +127,16 @@ class GenerateTask(Task):
         """The generator of a finished run; what judged it is of no use any more, and is not opened."""
         config, data = self.config.model, self.config.data
         state = read_state(weights)
-        joints = state["generator.decoder.down.0.weight"].shape[1]
-        model = PoseGAN(config.size, joints if config.size == "small" else joints - self._embedding(), *data.size)
+        shape = SHAPES[config.size]
+        # The paper's decoder is given the appearance beside the heatmaps.
+        joints = state["generator.decoder.down.0.weight"].shape[1] - (0 if shape.everywhere else shape.embedding)
+        model = PoseGAN(config.size, joints, *data.size)
         load_into(
             model.generator,
             {name.removeprefix("generator."): tensor for name, tensor in state.items() if name.startswith("generator.")},
             str(weights),
         )
         return model
-
-    def _embedding(self) -> int:
-        from halfmask.models.posegan import SHAPES
-
-        return SHAPES[self.config.model.size].embedding
 
     def prepare(self, model: nn.Module, public: Records | None) -> None:
         """Centre and scale of released means come from public people."""
