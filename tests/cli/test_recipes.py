@@ -27,7 +27,12 @@ def test_a_recipe_is_shown_with_every_default_and_can_be_run_as_shown(halfmask, 
     body = yaml.safe_load(shown.out)
     assert body == resolved.plain() and body.keys() == RunConfig().plain().keys()
     # Groups are those of its task.
-    own = {"pose": ("augment", "change"), "face": ("augment", "shift"), "action": ("pretrain", "joints")}
+    own = {
+        "pose": ("augment", "change"),
+        "face": ("augment", "shift"),
+        "action": ("pretrain", "joints"),
+        "generate": ("pretrain", "encoder"),
+    }
     assert [task for task, (group, key) in own.items() if key in body[group]] == [body["task"]]
     assert build_config(body, {}) == resolved
     assert json.loads(halfmask("recipes", "show", name, "--json").out) == body

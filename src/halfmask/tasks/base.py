@@ -128,6 +128,7 @@ class Task(ABC):
     Attributes:
         units: the kinds of unit that its records belong to, the finest first.
         numbers: how many uniform numbers `change` takes for a record; 0 for a task whose records are shown as they are.
+        method: the one that is taken where none is named.
         methods: those that have a meaning for it: a task whose views do not divide records has no `masked` ones.
         compared: those that a comparison shows where none are named; all, if empty.
         cached: the strategies under which the frozen lower part of its network is computed once (`lower`).
@@ -143,6 +144,7 @@ class Task(ABC):
     units: ClassVar[tuple[str, ...]] = ("record",)
     groups: ClassVar[Mapping[str, type]] = {}
     numbers: ClassVar[int] = 0
+    method: ClassVar[str] = "feature-projective"
     methods: ClassVar[tuple[str, ...]] = tuple(name for name, method in METHODS.items() if not method.rest)
     compared: ClassVar[tuple[str, ...]] = ()
     cached: ClassVar[tuple[str, ...]] = ("top",)

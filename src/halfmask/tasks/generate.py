@@ -47,6 +47,7 @@ class GenerateTask(Task):
     units = UNITS
     groups = GENERATE_GROUPS
     numbers = NUMBERS
+    method = "dpsgd"
     methods = ("non-private", "public-only", "dpsgd", "projected")
     compared = ("public-only", "dpsgd")
     cached = ()

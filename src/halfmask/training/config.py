@@ -41,7 +41,12 @@ class RunConfig:
     """
 
     task: str = setting("pose", "What is learnt.", expected="the name of a task")
-    method: str = setting("feature-projective", "Which parts a step has: see [concepts](concepts.md).", one_of=METHODS, called="method")
+    method: str = setting(
+        "",
+        "Which parts a step has: see [concepts](concepts.md). By default feature-projective, or what the task asks for.",
+        one_of=METHODS,
+        called="method",
+    )
     strategy: str = setting(
         "finetune",
         "Which weights train: with `full` and `scratch` all of them (`scratch` starts from random ones), with `finetune` and `top` those "
@@ -109,6 +114,8 @@ class RunConfig:
         missing = [name for name in DEFAULT_GROUPS if getattr(self, name) is None]
         for name in missing:
             object.__setattr__(self, name, task_groups(self.task)[name]())
+        if not self.method:
+            object.__setattr__(self, "method", task_named(self.task).method)
         if not self.unit:
             object.__setattr__(self, "unit", next(iter(task_units(self.task)), "record"))
 
