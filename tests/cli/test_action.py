@@ -14,6 +14,9 @@ import pytest
 
 from halfmask.metrics.actions import METRICS
 from halfmask.privacy.accounting import SampledGaussian, epsilon
+from halfmask.report import page
+from halfmask.report.overlay import contact_sheet
+from halfmask.views.tokens import FILL
 
 pytestmark = pytest.mark.usefixtures("quick_accounting", "tiny_mvit")
 WORLD = ("data.private=12", "data.public=0", "data.test=6", "data.workers=1", "data.missing_classes=allow")
@@ -140,6 +143,30 @@ def test_what_epsilon_is_worth_to_videos_and_people(run_of) -> None:
         found[unit] = body
     worth = found["clip"]["coarser"]
     assert 1.5 * found["clip"]["epsilon"]["zero-out"] < worth["video"]["epsilon"] < worth["subject"]["epsilon"]
+
+
+@pytest.mark.parametrize("masks", ["own", "none"])
+def test_the_page_of_a_comparison_shows_what_is_public_and_says_what_it_is_worth_to_people(
+    halfmask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, masks: str
+) -> None:
+    """Clips without masks have nothing public, and a page all the same."""
+    sheets = []
+    monkeypatch.setattr(
+        page, "contact_sheet", lambda rows, names, titles: sheets.append((rows, titles)) or contact_sheet(rows, names, titles)
+    )
+    grid = ("--methods", "dpsgd", "--epsilons", "5", "--out", tmp_path / "table", "--overlays", 2, "--threads", 1)
+    small = ("even_so=true", "epochs=0.4", "batch=6", "delta=1e-3", f"data.masks={masks}")
+    result = halfmask("compare", "action/figures", *grid, *setting(*WORLD, *NETWORK, *small))
+    assert result.code == 0, result.err
+    ((rows, titles),) = sheets
+    assert titles == ["truth", *(["public view (tokens)"] if masks == "own" else []), "dpsgd ε=5"]
+    if masks == "own":
+        # Of the people themselves something is left, and of the room nothing.
+        truth, public, _ = rows[0]
+        painted = (public[:224] == FILL).all(-1)
+        assert 0.5 < painted.mean() < 0.99 and not (truth[:224] == FILL).all(-1)[painted].all()
+    written = (tmp_path / "table/index.html").read_text()
+    assert "For one video of up to 3 clips that factor is at most e^" in written and "one subject of up to 12 clips" in written
 
 
 def test_verify_plan_and_resume(halfmask, run_of, tmp_path: Path) -> None:

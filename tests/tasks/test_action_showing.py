@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,12 @@ from torch import Tensor, nn
 
 from halfmask.data.clip_frames import fitted, pick, windows_of
 from halfmask.data.clips import records_of_clips
+from halfmask.models.mvit import PATCH, PATCH_STRIDE
 from halfmask.tasks import action
 from halfmask.tasks.action import ActionTask
-from halfmask.tasks.action_showing import _RIGHT, _WRONG
+from halfmask.tasks.action_showing import _RIGHT, _WRONG, in_tokens
 from halfmask.training.config import build_config, load_recipe
+from halfmask.views.tokens import FILL
 
 CLASSES = ("dark", "bright")
 
@@ -70,6 +73,26 @@ def test_answers_are_green_or_red_below_the_frames(seen: list) -> None:
     assert holds(wrong, _WRONG) and not holds(wrong, _RIGHT)
     assert not holds(truth[0], _RIGHT) and not holds(truth[0], _WRONG) and right.shape == truth[0].shape
     assert (right[:-24] == 10).all() and (wrong[:-24] == 240).all()
+
+
+def test_of_a_clip_in_part_only_what_its_tokens_see_is_shown() -> None:
+    """Whatever else the clip holds: it is not public, or not there."""
+    rng = np.random.default_rng(0)
+    clips = rng.integers(130, 256, (2, 8, 3, 96, 96), dtype=np.uint8)
+    tokens = rng.random((2, 4, 24, 24)) < 0.02
+    seen = np.zeros((2, 8, 96, 96), bool)
+    for clip, *place in np.argwhere(tokens):
+        middle = np.array(place) * PATCH_STRIDE
+        frames, rows, columns = (slice(max(0, at - size // 2), at + size // 2 + 1) for at, size in zip(middle, PATCH, strict=True))
+        seen[clip, frames, rows, columns] = True
+    assert np.array_equal(in_tokens(tokens, clips.shape), seen) and 0.02 < seen.mean() < 0.5
+    one = task()
+    whole = one.with_tokens(records_of_clips(clips, np.array([0, 1]), None, np.array([0, 1]), "key", CLASSES))
+    part = replace(whole, private=whole.private.changed(tokens=tokens))
+    painted = replace(whole, private=whole.private.changed(clip=np.where(seen[:, :, None], clips, np.uint8(FILL))))
+    drawn, expected = one.pictures(None, part), one.pictures(None, painted)
+    assert all(np.array_equal(*pair) for pair in zip(drawn, expected, strict=True))
+    assert not np.array_equal(drawn[0], one.pictures(None, whole)[0])
 
 
 def test_a_video_is_cut_and_shrunk_as_clips_of_a_dataset_are(seen: list, tmp_path: Path) -> None:

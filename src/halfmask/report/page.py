@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from halfmask.report.parts import embedded, judged_runs, parts_sections, write_f
 from halfmask.report.plots import accuracy_against_epsilon
 from halfmask.report.style import STYLE
 from halfmask.report.tables import format_cell, heading, summarise, write_csv
-from halfmask.tasks.base import task_named
+from halfmask.tasks.base import Task, task_named
 from halfmask.training.runs import open_run
 from halfmask.training.sweep import PlannedRun, measured, optimiser_line, pictured, read_certificate, remark
 from halfmask.views import make_view
@@ -97,12 +98,10 @@ def overlay_sheet(runs: Sequence[PlannedRun], people: Records, count: int) -> np
     if truth is None:
         return None
     titles, columns = ["truth"], [truth]
-    seen = with_view(shown, task.view() or make_view(config.view.name, config.view.options)).public
-    if seen is not None and "image" in seen.shapes():
+    public = _public_pictures(task, shown, truth)
+    if public is not None:
         titles.append(f"public view ({config.view.name})")
-        pixels = [_pixels(image) for image in seen.rows(np.arange(len(shown)))["image"]]
-        # As large as the pictures beside them, which a task may enlarge.
-        columns.append([_as_large(image, beside) for image, beside in zip(pixels, truth, strict=True)])
+        columns.append(public)
     for run in runs:
         trained = open_run(run.folder)
         columns.append(trained.task.pictures(trained.model, shown, trained.device) or truth)
@@ -110,6 +109,24 @@ def overlay_sheet(runs: Sequence[PlannedRun], people: Records, count: int) -> np
         titles.append(run.combination.method if epsilon is None else f"{run.combination.method} ε={epsilon:g}")
     rows = [list(row) for row in zip(*columns, strict=True)]
     return contact_sheet(rows, [""] * len(rows), titles)
+
+
+def _public_pictures(task: Task, shown: Records, truth: Sequence[np.ndarray]) -> list[np.ndarray] | None:
+    """What is public of each record; None where that is no picture, or where records lack what the view reads (clips without masks)."""
+    config = task.config.view
+    view = task.view() or make_view(config.name, config.options)
+    known = {name for table in (shown.private, shown.targets, shown.truth) for name in table.shapes()}
+    if not known.issuperset(view.reads):
+        return None
+    seen = with_view(shown, view).public
+    if seen is None:
+        return None
+    if "image" not in seen.shapes():
+        # What is public in the place of what is private, drawn as the truth is.
+        return task.pictures(None, replace(shown, private=seen)) if seen.shapes().keys() == shown.private.shapes().keys() else None
+    pixels = [_pixels(image) for image in seen.rows(np.arange(len(shown)))["image"]]
+    # As large as the pictures beside them, which a task may enlarge.
+    return [_as_large(image, beside) for image, beside in zip(pixels, truth, strict=True)]
 
 
 def page(out: Path, results: Mapping[str, Any], runs: Sequence[PlannedRun], more: Sequence[str] = ()) -> str:
@@ -161,9 +178,15 @@ def _certificate(out: Path, run: PlannedRun) -> list[str]:
     first, *rest = html.escape(promise).split("**")
     words = first + "".join(f"<strong>{part}</strong>" if i % 2 == 0 else part for i, part in enumerate(rest))
     where = html.escape(run.folder.relative_to(out).as_posix())
-    assumed = [html.escape(line).replace("**", "") for line in read_certificate(run.folder)["public_assumptions"]]
+    body = read_certificate(run.folder)
+    assumed = [html.escape(line).replace("**", "") for line in body["public_assumptions"]]
+    larger = [
+        f"For one {name} of up to {each['most']} {body['unit']}s that factor is at most e^{float(each['epsilon']):.4g}."
+        for name, each in body.get("coarser", {}).items()
+    ]
     return [
         f"<h3>{html.escape(run.combination.label)}</h3><p>{words}</p>",
+        *([f"<p>{html.escape(' '.join(larger))}</p>"] if larger else []),
         *(f"<p>{html.escape(line)}</p>" for line in private_half(run.folder)),
         "<details><summary>Assumed public</summary><ul>",
         *(f"<li>{line}</li>" for line in assumed),

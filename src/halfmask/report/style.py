@@ -6,7 +6,7 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #222; }
 body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 h1, h2, h3 { line-height: 1.2; margin-top: 2rem; }
-table { border-collapse: collapse; margin: 1rem 0; }
+table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto; }
 th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #ddd; }
 th:first-child, td:first-child { text-align: left; }
 th { border-bottom: 2px solid #888; }

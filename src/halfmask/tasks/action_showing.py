@@ -5,22 +5,23 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cv2
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from halfmask.data.clip_frames import fitted, pick, windows_of
 from halfmask.data.clips import ClipRecords
 from halfmask.data.records import PRIVATE, Records
+from halfmask.models.mvit import PATCH, PATCH_STRIDE
+from halfmask.models.mvit_attention import centred
 from halfmask.report import canvas
 from halfmask.tasks.action_video import annotate, label_over_time, summary_of
 from halfmask.tasks.base import Batch, Figure, Judged, Report, Task
-
-if TYPE_CHECKING:
-    pass
+from halfmask.views.tokens import FILL
 
 _SHOWN, _SIDE, _LINE = 4, 112, 24
 _RIGHT: canvas.Colour = canvas.PALETTE[2]
@@ -55,12 +56,16 @@ class ActionShowing(Task):
         return {name: weight / sum(kept.values()) for name, weight in kept.items()}
 
     def pictures(self, model: nn.Module | None, records: Records, device: torch.device | str = "cpu") -> list[np.ndarray]:
-        """Four frames of each clip above the action, or what a model takes it for: green if that is right."""
+        """Four frames of each clip above the action, or what a model takes it for: green if that is right.
+
+        What no token that is there has a part in is painted over: of a view, that is not public.
+        """
         from halfmask.tasks.action import action_logits
 
         assert isinstance(records, ClipRecords)
         everyone = np.arange(len(records))
-        clips, labels = records.part(PRIVATE).rows(everyone)["clip"], records.targets.rows(everyone)["label"]
+        shown, labels = records.part(PRIVATE).rows(everyone), records.targets.rows(everyone)["label"]
+        clips = np.where(in_tokens(shown["tokens"], shown["clip"].shape)[:, :, None], shown["clip"], np.uint8(FILL))
         said, sure = labels, np.ones(len(labels))
         if model is not None:
             batches = records.without_view().batches(PRIVATE, device)
@@ -117,6 +122,16 @@ class ActionShowing(Task):
     @abstractmethod
     def grid(self) -> tuple[int, int, int]:
         """How many tokens a clip has, in time and in space."""
+
+
+def in_tokens(tokens: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Which pixels of N×T×3×H×W clips have a part in a token that is there: N×T×H×W."""
+    sizes, padding = (shape[1], *shape[3:]), centred(PATCH)
+    sides = zip(sizes, tokens.shape[1:], PATCH, PATCH_STRIDE, padding, strict=True)
+    more = [size - ((count - 1) * step - 2 * pad + patch) for size, count, patch, step, pad in sides]
+    there = torch.from_numpy(np.array(tokens, np.float32))[:, None]
+    found = F.conv_transpose3d(there, torch.ones(1, 1, *PATCH), stride=PATCH_STRIDE, padding=padding, output_padding=tuple(more))
+    return found[:, 0].numpy() > 0.5
 
 
 def _quartet(clip: np.ndarray, words: str, colour: canvas.Colour) -> np.ndarray:
