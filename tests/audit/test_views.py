@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import halfmask.audit.views as views
-from halfmask.audit.networks import fit_recogniser, fit_restorer, recognised, restored
+from halfmask.audit.networks import fit_restorer, restored
 from halfmask.errors import HalfmaskError
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-SHORT = replace(views.QUICK, crops=90, subjects=6, recogniser_steps=4, restorer_steps=2)
+SHORT = replace(views.QUICK, crops=90, subjects=6, restorer_steps=2)
 
 
 def coloured(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -23,14 +23,6 @@ def coloured(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     images = rng.integers(60, 120, (count, 3, 64, 48))
     images[:, :, 20:50, 12:36] = colours[who][:, :, None, None] + rng.integers(-20, 20, (count, 3, 30, 24))
     return images.clip(0, 255).astype(np.uint8), who
-
-
-def test_the_recogniser_learns_what_is_there_and_nothing_else() -> None:
-    learn, who = coloured(40, 0)
-    test, truth = coloured(40, 1)
-    assert recognised(fit_recogniser(learn, who, 30, 0), test, truth).mean() > 0.9
-    grey = np.full_like(learn, 127)
-    assert recognised(fit_recogniser(grey, who, 5, 0), grey[:40], truth).mean() == 0.25, "one answer for all"
 
 
 def test_the_restorer_beats_the_view() -> None:

@@ -130,7 +130,7 @@ def test_planted_people_are_looked_for(
 def test_inversion_and_views_write_their_pages(halfmask: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inversion, "SIZE", (48, 32))
     monkeypatch.setattr(inversion.FirstLayerNetwork.__init__, "__defaults__", ((48, 32), 0))
-    monkeypatch.setattr(views, "QUICK", views.Effort(60, 4, 2, 2, 0, 0))
+    monkeypatch.setattr(views, "QUICK", views.Effort(60, 4, 2, 0, 0))
     first = halfmask("audit", "inversion", "--epsilons", "0.8", "--people", 1, "--out", tmp_path)
     second = halfmask("audit", "view", "--view", "constant", "--quick", "--out", tmp_path)
     assert first.code == second.code == 0, first.err + second.err

@@ -1,4 +1,4 @@
-"""Two small networks that attackers of a view train: who is it, and what did the image look like."""
+"""The small network that an attacker of a view trains: what did the image look like?"""
 
 from __future__ import annotations
 
@@ -10,24 +10,6 @@ from torch import Tensor, nn
 
 def _block(inputs: int, outputs: int, stride: int = 1) -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(inputs, outputs, 3, stride, 1), nn.GroupNorm(4, outputs), nn.GELU())
-
-
-class Recogniser(nn.Module):
-    """A picture in, a logit for each person out."""
-
-    def __init__(self, people: int, width: int = 24):
-        super().__init__()
-        self.body = nn.Sequential(
-            _block(3, width, 2),
-            _block(width, 2 * width, 2),
-            _block(2 * width, 4 * width, 2),
-            _block(4 * width, 4 * width),
-        )
-        # Where a colour is matters, so that a shirt is not a wall; but only roughly.
-        self.head = nn.Linear(4 * width * 12, people)
-
-    def forward(self, pictures: Tensor) -> Tensor:  # noqa: D102
-        return self.head(F.adaptive_avg_pool2d(self.body(pictures), (4, 3)).flatten(1))
 
 
 class Restorer(nn.Module):
@@ -51,23 +33,6 @@ def pictures(images: np.ndarray) -> Tensor:
     return torch.from_numpy(np.array(images)).float() / 127.5 - 1
 
 
-def fit_recogniser(views: np.ndarray, who: np.ndarray, steps: int, seed: int) -> Recogniser:
-    """Train on mirrored and shifted pictures; the labels are numbers from 0."""
-    torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
-    network, shown, names = Recogniser(int(who.max()) + 1), pictures(views), torch.from_numpy(who).long()
-    optimiser = torch.optim.AdamW(network.parameters(), lr=2e-3, weight_decay=0.05)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, max_lr=2e-3, total_steps=steps)
-    for _ in range(steps):
-        chosen = torch.randint(len(shown), (32,), generator=generator)
-        batch = _moved(shown[chosen], generator)
-        optimiser.zero_grad()
-        F.cross_entropy(network(batch), names[chosen], label_smoothing=0.1).backward()
-        optimiser.step()
-        schedule.step()
-    return network.eval()
-
-
 def fit_restorer(views: np.ndarray, images: np.ndarray, steps: int, seed: int) -> Restorer:
     """Train to undo a view, on people other than those it is judged on."""
     torch.manual_seed(seed)
@@ -85,20 +50,6 @@ def fit_restorer(views: np.ndarray, images: np.ndarray, steps: int, seed: int) -
 
 
 @torch.no_grad()
-def recognised(network: Recogniser, views: np.ndarray, who: np.ndarray) -> np.ndarray:
-    """For each picture whether the network names the right person."""
-    shown = pictures(views)
-    return (network(shown).argmax(1) == torch.from_numpy(who)).numpy()
-
-
-@torch.no_grad()
 def restored(network: Restorer, views: np.ndarray) -> np.ndarray:
     """The guesses as bytes, N×3×H×W."""
     return ((network(pictures(views)) + 1) * 127.5).clamp(0, 255).round().byte().numpy()
-
-
-def _moved(batch: Tensor, generator: torch.Generator) -> Tensor:
-    if bool(torch.rand((), generator=generator) < 0.5):
-        batch = batch.flip(-1)
-    down, across = (int(torch.randint(-3, 4, (), generator=generator)) for _ in range(2))
-    return torch.roll(batch, (down, across), (2, 3))
