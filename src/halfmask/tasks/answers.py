@@ -1,0 +1,88 @@
+"""What a task answers with: scores, drawings, the part of a network that is computed once, what follows a step."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+Batch = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How good a model is.
+
+    Attributes:
+        metrics: means, the headline first.
+        parts: one number for each joint, class or sub-task.
+        table: what `metrics.json` calls the parts besides, where a task has a word of its own for them.
+        tables: what `metrics.json` says besides, by name, as it stands: a confusion matrix. Of public test records, as all scores are.
+    """
+
+    metrics: dict[str, float]
+    parts: dict[str, float] = field(default_factory=dict)
+    table: str = ""
+    tables: Mapping[str, list[Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came of one method at one ε and clip norm (both None without noise), seed by seed."""
+
+    method: str
+    epsilon: float | None
+    clip_norm: float | None
+    scores: tuple[Scores, ...]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing for the page of a comparison.
+
+    Attributes:
+        name: what its files are called.
+        title: what it shows, in a line.
+        picture: H×W×3.
+        chart: the same for plotly, to be explored.
+    """
+
+    name: str
+    title: str
+    picture: np.ndarray
+    chart: Any = None
+
+
+@dataclass(frozen=True)
+class Lower:
+    """The part of a network below its trainable top: frozen, so that it is computed once of each record.
+
+    Attributes:
+        key: names its weights, for the cache.
+        features: what comes out of it for a batch.
+        mirror: the mirror images of a batch, where scoring looks at those too: their features are kept for the people a model is judged
+            on, under the source `mirror`.
+    """
+
+    key: str
+    features: Callable[[Batch], Tensor]
+    mirror: Callable[[Batch], Batch] | None = None
+
+
+class PostProcessing(ABC):
+    """What follows each step and reads released weights and public data alone: it costs nothing, whatever it does."""
+
+    @abstractmethod
+    def step(self, number: int) -> None:
+        """After the step of that number."""
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint: what is not among the model's weights."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:  # noqa: B027
+        """Go on from there."""
