@@ -23,15 +23,21 @@ class Timed:
         return f"{statistics.median(self.seconds):8.3f} s   ratio {middle:6.3f}  (from {min(self.ratios):.3f} to {max(self.ratios):.3f})"
 
 
-def interleaved(contenders: dict[str, Callable[[], object]], base: str, rounds: int) -> dict[str, Timed]:
-    """Every contender once a round, so that a busy moment slows all alike; ratios are taken within a round. One round warms up."""
+def interleaved(
+    contenders: dict[str, Callable[[], object]], base: str, rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, Timed]:
+    """Every contender once a round, so that a busy moment slows all alike; ratios are taken within a round. One round warms up.
+
+    Args:
+        clock: `time.process_time` where other processes share the core.
+    """
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(rounds + 1):
         for name, step in contenders.items():
-            start = time.perf_counter()
+            start = clock()
             step()
             if turn:
-                times[name].append(time.perf_counter() - start)
+                times[name].append(clock() - start)
     return {name: Timed(seconds, [s / b for s, b in zip(seconds, times[base], strict=True)]) for name, seconds in times.items()}
 
 

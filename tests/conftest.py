@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import scipy.io
 import torch
+from safetensors.torch import save_file
 
 import halfmask.privacy.accounting as accounting
 from halfmask.data.clips import ClipRecords, records_of_clips
@@ -22,8 +24,11 @@ from halfmask.data.figures import JOINT_NAMES
 from halfmask.data.figures_records import figures_records
 from halfmask.data.pose_records import PoseRecords, pose_records
 from halfmask.data.skeleton import COCO
-from halfmask.models import hyperface, mvit
-from halfmask.training.config import RunConfig, build_config
+from halfmask.models import hyperface, mvit, posegan
+from halfmask.models.posegan import PoseGAN
+from halfmask.privacy.certificate import Certificate
+from halfmask.training.config import RunConfig, build_config, load_recipe
+from halfmask.training.outputs import RunFolder
 
 TINY_SIZE = (64, 48)
 
@@ -249,6 +254,56 @@ def mpii_folder(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
+def generator_run(tmp_path: Path) -> Callable[..., Path]:
+    """Builds the folder of a finished run of the task `generate`, of an untrained generator of 32×32 pixels, with a certificate."""
+
+    def build(name: str = "drawn", *settings: str, certified: bool = True, model: Callable[[PoseGAN], None] = lambda one: None) -> Path:
+        small = ["data.height=32", "data.width=32", "model.weights=null"]
+        config = build_config(load_recipe("generate/critic"), {"even_so": True}, [*small, *settings])
+        folder = RunFolder.create(tmp_path / name, config)
+        torch.manual_seed(0)
+        network = PoseGAN("small", 16, *config.data.size)
+        # An untrained one draws grey, whomever: this one draws people in colours.
+        torch.nn.init.normal_(network.generator.decoder.out.weight, std=0.1)
+        model(network)
+        weights = folder.packed(network)
+        if certified:
+            folder.log("start", steps=3, noise_multiplier=1.0)
+            folder.save_certificate(_certificate(hashlib.sha256(weights).hexdigest()))
+            folder.log("end", step=3, interrupted=False)
+        folder.save_weights(weights)
+        return folder.path
+
+    return build
+
+
+def _certificate(weights: str) -> Certificate:
+    return Certificate(
+        method="dpsgd",
+        unit="image",
+        units=100,
+        adjacency="zero-out",
+        epsilon={"zero-out": 0.9, "replace-one": 1.7},
+        delta=1e-5,
+        accountant="pld",
+        noise_multiplier=1.0,
+        sampling_rate=0.1,
+        steps=3,
+        planned_steps=3,
+        clip_norm=1.0,
+        expected_batch=10.0,
+        public_assumptions=["poses"],
+        noise_source="aes",
+        ledger_total=0.9,
+        dataset_fingerprint="f" * 32,
+        dataset="figures",
+        run="ab12",
+        run_name="drawn",
+        weights_sha256=weights,
+    )
+
+
+@pytest.fixture
 def tiny_hyperface(monkeypatch: pytest.MonkeyPatch) -> None:
     """A face network of the same build that is quick on one core."""
     monkeypatch.setitem(hyperface.SHAPES, "tiny", hyperface.Shape(32, (4, 6, 8, 8, 8), (5, 2, 2), 3, (2, 2), 8, 6, 2, 16, 8))
@@ -297,6 +352,12 @@ def tiny_mvit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def tiny_posegan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A generator and a critic of the same build that are quick on one core."""
+    monkeypatch.setitem(posegan.SHAPES, "tiny", posegan.Shape(8, 16, 8, (4, 6, 6, 8, 8), True, (4, 6, 8, 8)))
+
+
+@pytest.fixture
 def random_clips() -> Callable[..., ClipRecords]:
     """Builds clips of noise with a block of protected pixels in each: two clips of a video, two videos of a subject."""
 
@@ -316,5 +377,23 @@ def random_clips() -> Callable[..., ClipRecords]:
             masks="a block that a test has drawn",
             protect="background",
         )
+
+    return build
+
+
+@pytest.fixture
+def generate_run() -> Callable[..., Path]:
+    """The folder of a run of the task `generate` as it would be left, with weights that nobody trained."""
+
+    def build(folder: Path, *assignments: str, seed: int = 0, **flags: Any) -> Path:
+        small = ("data.private=36", "data.public=8", "data.test=10", "data.per_subject=6", "data.height=32", "data.width=32")
+        config = build_config(
+            load_recipe("generate/critic"), {"seed": seed, "even_so": True, **flags}, [*small, "model.weights=null", *assignments]
+        )
+        torch.manual_seed(seed)
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text(config.to_yaml())
+        save_file(PoseGAN("small", 16, *config.data.size).state_dict(), folder / "model.safetensors")
+        return folder
 
     return build

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from halfmask.data.records import Datasets, Records
     from halfmask.errors import HalfmaskError
     from halfmask.gradients.engine import ClippingEngine
+    from halfmask.inference.sanitise import sanitise
     from halfmask.metrics.names import MetricInfo
     from halfmask.privacy.costs import account
     from halfmask.tasks.base import Scores, Task, register
@@ -35,6 +36,7 @@ __all__ = [
     "account",
     "register",
     "run",
+    "sanitise",
     "train",
 ]
 
@@ -52,6 +54,7 @@ _HOMES = {
     "account": "halfmask.privacy.costs",
     "register": "halfmask.tasks.base",
     "run": "halfmask.training.running",
+    "sanitise": "halfmask.inference.sanitise",
     "train": "halfmask.training.own",
 }
 

@@ -63,6 +63,17 @@ def test_actions_are_recognised_of_people_who_were_left_out() -> None:
     assert fit(by_look, own).names(by_look).tolist() == own.tolist(), "though it can be learnt of people who are there"
 
 
+def test_what_was_learnt_on_hidden_pictures_is_asked_of_others() -> None:
+    looks, actions, subjects = world()
+    learnt = action_utility(looks, actions, subjects).accuracy.value
+    assert action_utility(looks, actions, subjects, tested=looks).accuracy.value == learnt
+    # What was learnt of pictures says nothing of noise, and what was learnt of noise says nothing of pictures.
+    assert action_utility(looks, actions, subjects, tested=noise(looks)).accuracy.value < 0.5 < learnt
+    assert action_utility(noise(looks), actions, subjects, tested=looks).accuracy.value < 0.5
+    with pytest.raises(HalfmaskError, match="in another form"):
+        action_utility(looks, actions, subjects, tested=looks.take(np.arange(3)))
+
+
 def test_poses_that_are_known_do_not_help_with_actions() -> None:
     looks, actions, subjects = world()
     told = replace(noise(looks), known_parts=np.eye(ACTIONS, dtype=np.float32)[actions])

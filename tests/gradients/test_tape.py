@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.check import check_model
 from halfmask.gradients.engine import ClippingEngine
+from halfmask.gradients.tape import exact_products
 
 Batch = dict[str, Tensor]
 
@@ -206,3 +207,13 @@ def test_nothing_of_a_pass_stays_in_memory() -> None:
     del terms
     gc.collect()
     assert not any(ref() is not None for ref in watched)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("graph", [False, True])
+def test_products_are_exact_whatever_surrounds_them(autocast: bool, graph: bool) -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast), torch.set_grad_enabled(graph):
+        with exact_products(torch.device("cpu")):
+            assert not torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu")
+            assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
+        assert torch.is_grad_enabled() == graph and torch.is_autocast_enabled("cpu") == autocast

@@ -137,6 +137,16 @@ def test_the_generator_alone_may_be_what_a_file_holds(tmp_path: Path) -> None:
         load_start(other, tmp_path / "long.safetensors")
 
 
+@pytest.mark.parametrize(("sides", "conditional"), [((32, 32), False), ((32, 16), True)])
+def test_a_critic_of_other_pictures_is_left_out(tmp_path: Path, sides: tuple[int, int], conditional: bool) -> None:
+    model, other = PoseGAN("small", 4, 32, 16), PoseGAN("small", 4, *sides, conditional=conditional)
+    save_file(model.state_dict(), tmp_path / "whole.safetensors")
+    before = {name: value.clone() for name, value in other.critic.state_dict().items()}
+    assert load_start(other, tmp_path / "whole.safetensors") == ("generator",)
+    assert all(torch.equal(value, before[name]) for name, value in other.critic.state_dict().items())
+    assert all(torch.equal(value, other.generator.state_dict()[name]) for name, value in model.generator.state_dict().items())
+
+
 def test_embedded_weights_that_are_not_there_are_said_to_be_missing() -> None:
     with torch.device("meta"):
         model = PoseGAN("paper", 4, 32, 16)

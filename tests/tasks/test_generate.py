@@ -10,13 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import check_records_apart
-from halfmask.models.posegan import PoseGAN
+from halfmask.models.posegan import SHAPES, PoseGAN
 from halfmask.tasks.generate import GenerateTask
 from halfmask.tasks.generate_halves import FakeHalf, GeneratorSteps
+from halfmask.tasks.generate_pretraining import Encoder
 from halfmask.training.config import RunConfig, build_config, load_recipe
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
@@ -42,7 +44,7 @@ SMALL = (
 
 
 def config_of(*settings: str, **flags: object) -> RunConfig:
-    return build_config(load_recipe("generate/figures"), {"even_so": True, "insecure_seed": 1, **flags}, [*SMALL, *settings])
+    return build_config(load_recipe("generate/critic"), {"even_so": True, "insecure_seed": 1, **flags}, [*SMALL, *settings])
 
 
 @pytest.fixture
@@ -229,7 +231,34 @@ def test_the_watched_loss_is_a_distance_of_pictures(trainer_of: Callable[..., Tr
     grey = setup.task.watched_loss(setup.model, setup.watched)
     theirs = setup.watched.private.rows(np.arange(len(setup.watched)))["image"]
     monkeypatch.setattr(setup.task, "generated", lambda *_: theirs)
-    assert grey > 100 and setup.task.watched_loss(setup.model, setup.watched) < 1e-3
+    assert 0.05 < grey < 1 and setup.task.watched_loss(setup.model, setup.watched) < 1e-3
+
+
+@pytest.mark.parametrize("part", ["whole", "appearance"])
+def test_how_a_pose_becomes_a_shape_may_stay_as_it_was(part: str, trainer_of: Callable[..., Trainer]) -> None:
+    trainer = trainer_of(f"model.generator_part={part}", "model.critic_steps=1", "model.average=0")
+    generator = trainer.setup.model.generator
+    before = {name: weight.clone() for name, weight in generator.named_parameters()}
+    trainer.train()
+    moved = {name for name, weight in generator.named_parameters() if not torch.equal(weight, before[name])}
+    learns = {name for name in before if name.startswith(("mapping.", "decoder.spread.", "decoder.out."))}
+    assert moved <= (learns if part == "appearance" else set(before)) and any(name.startswith("decoder.out.") for name in moved)
+    assert part == "appearance" or moved - learns
+
+
+def test_a_critic_is_pretrained_against_a_generator_that_stays(tmp_path: Path) -> None:
+    settings = ["data.public=40", "data.height=32", "data.width=32", "epochs=1", "pretrain.critic=true"]
+    torch.manual_seed(0)
+    start = PoseGAN("small", 16, 32, 32).state_dict()
+    save_file(start | _encoder_of(32), tmp_path / "start.safetensors")
+    config = build_config(load_recipe("generate/pretrain"), {}, [*settings, f"model.weights={tmp_path / 'start.safetensors'}"])
+    found = load_file(pretrain(config, tmp_path / "warm") / "model.safetensors")
+    assert all(torch.equal(found[name], start[name]) for name in start if name.startswith("generator."))
+    assert not torch.equal(found["critic.head.weight"], start["critic.head.weight"])
+
+
+def _encoder_of(side: int) -> dict[str, torch.Tensor]:
+    return {f"encoder.{name}": tensor for name, tensor in Encoder(SHAPES["small"].embedding, side, side).state_dict().items()}
 
 
 def test_from_a_warm_start_to_a_certificate(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_the_list_of_what_may_be_logged_is_this_one() -> None:
     public = {"event", "step", "steps", "epoch", "learning_rate", "trainable_parameters", "interrupted"}
     accounted = {"epsilon", "noise_multiplier", "sampling_rate", "expected_batch"}
     on_public_people = {"clip_norm", "public_loss", "subspace_dim", "spectrum", "eigengap", "captured_energy"} | {"subspace_parameters"}
-    of_what_was_released = {"private_share", "private_signal"}
+    of_what_was_released = {"private_share", "private_signal", "came_to_nothing"}
     assert public | accounted | on_public_people | of_what_was_released == LOGGABLE
 
 

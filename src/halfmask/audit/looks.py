@@ -14,7 +14,7 @@ import numpy as np
 
 from halfmask.data.skeleton import MPII, Skeleton
 from halfmask.errors import HalfmaskError
-from halfmask.models.judge import Judge, check_pictures, resized, shipped_judge
+from halfmask.models.judge import Judge, Sight, check_pictures, resized, shipped_judge
 
 # Height and width at which edges and colours are looked at.
 SMALL = (64, 48)
@@ -55,16 +55,23 @@ class Looks:
         return self if self.known_parts is None else replace(self, parts=self.known_parts)
 
 
-def look_at(images: np.ndarray, joints: np.ndarray | None = None, skeleton: Skeleton = MPII, judge: Judge | None = None) -> Looks:
+def look_at(
+    images: np.ndarray,
+    joints: np.ndarray | None = None,
+    skeleton: Skeleton = MPII,
+    judge: Judge | None = None,
+    sight: Sight | None = None,
+) -> Looks:
     """See pictures as the recogniser does.
 
     Args:
         images: bytes N×3×H×W.
         joints: the poses, if they are known: N×J×3 (x, y, whether it is there) in pixels of these pictures.
         judge: the network to look through; the shipped one if none is given.
+        sight: what the judge saw in them, where it has looked already.
     """
     check_pictures(images)
-    sight = (judge or shipped_judge()).look(images)
+    sight = sight or (judge or shipped_judge()).look(images)
     small = resized(images, SMALL)
     scale = np.array([SMALL[1] / images.shape[3], SMALL[0] / images.shape[2]])
 
@@ -102,8 +109,9 @@ def edges(images: np.ndarray) -> np.ndarray:
         for direction in range(_DIRECTIONS):
             layer = strength * ((first == direction) * (1 - share) + (second == direction) * share)
             cells.append(cv2.resize(cv2.blur(layer, (2 * _CELL, 2 * _CELL)), size, interpolation=cv2.INTER_AREA))
-        histogram = np.stack(cells)
-        around = np.sqrt(cv2.blur((histogram**2).sum(0), (3, 3))) + _LEAST_EDGE
+        histogram = np.maximum(np.stack(cells), 0.0)
+        # Where there is no edge, sums that are kept up as a window moves end a rounding error below nought.
+        around = np.sqrt(np.maximum(cv2.blur((histogram**2).sum(0), (3, 3)), 0.0)) + _LEAST_EDGE
         found.append(np.sqrt(histogram / around).ravel())
     return np.array(found, np.float32)
 

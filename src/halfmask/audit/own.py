@@ -22,6 +22,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from halfmask.audit import masks
+from halfmask.audit.beside import nothing_but_the_release, paid_ahead
 from halfmask.audit.canaries import quarantine
 from halfmask.audit.checks import FALSE_ALARM, noise_variance, poisson_coins
 from halfmask.audit.findings import Finding, interval
@@ -38,6 +39,7 @@ from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
 from halfmask.training.private import PrivateHalf, unit_loss
 from halfmask.training.progress import Progress
+from halfmask.training.public import PublicHalf
 from halfmask.training.runs import TrainedRun
 from halfmask.training.setup import Setup, prepare
 
@@ -88,6 +90,9 @@ def audit_loss(task: Task, model: nn.Module, like: Records, config: RunConfig, s
             constant_divisor(trainer),
             coupling_refused(trainer, task),
         ]
+        if trainer.post is not None or type(trainer.exact) is not PublicHalf:
+            again = lambda name, other: _trainer(task, copy.deepcopy(model).cpu(), like, config, seed, home, name, other)  # noqa: E731
+            findings += [nothing_but_the_release(again), paid_ahead(again("paid", False))]
     masked = isinstance(model, MViT) and masks.has_mask(task, config)
     if isinstance(model, MViT) and masked:
         findings += masks.mask_findings(config, model, seed)
@@ -106,21 +111,31 @@ def audit_loss(task: Task, model: nn.Module, like: Records, config: RunConfig, s
     }
 
 
-def _trainer(task: Task, model: nn.Module, like: Records, config: RunConfig, seed: int, home: Path) -> Trainer:
-    """The real trainer on units of noise."""
+def _trainer(
+    task: Task, model: nn.Module, like: Records, config: RunConfig, seed: int, home: Path, name: str = "loss", other: bool = False
+) -> Trainer:
+    """The real trainer on units of noise.
+
+    Args:
+        name: of its folder, and of its people: each has an account of its own.
+        other: with other private parts, other coins and other noise, and with everything public as it was.
+    """
     task = copy.copy(task)
+    kept = task.audited()
     fields = _noise(task, model, like, seed)
     count = _UNITS * _RECORDS
-    private = {name: value for name, value in fields.items() if name not in like.targets.shapes()}
-    names = [f"audit of a loss/{row}" for row in range(count)]
+    private = {field: value for field, value in fields.items() if field not in like.targets.shapes()}
+    if other:
+        private |= {field: value for field, value in _noise(task, model, like, seed + 1000).items() if field in private}
+    names = [f"audit of a loss/{name}/{row}" for row in range(count)]
     records = replace(
         like.without_view(),
         private=Arrays(private),
-        targets=Arrays({name: value for name, value in fields.items() if name not in private}),
+        targets=Arrays({field: value for field, value in fields.items() if field not in private}),
         truth=Arrays({}),
         units={config.unit: np.arange(count) // _RECORDS},
-        key=f"audit of a loss/{seed}",
-        prints=named_prints(names, [str(row // _RECORDS) for row in range(count)]),
+        key=f"audit of a loss/{name}/{seed}",
+        prints=named_prints(names, [f"{name}/{row // _RECORDS}" for row in range(count)]),
         ids=None,  # type: ignore[arg-type]
     )
     trainable = [name for name, weight in model.named_parameters() if weight.requires_grad]
@@ -137,17 +152,17 @@ def _trainer(task: Task, model: nn.Module, like: Records, config: RunConfig, see
         "records_per_unit": _RECORDS,
         "unit_gradient": config.unit_gradient,
         "seed": seed,
-        "insecure_seed": seed,
+        "insecure_seed": seed + other,
         "device": "cpu",
         "even_so": True,
         "optimiser": {"name": "sgd", "learning_rate": 1.0, "momentum": 0.0, "schedule": "constant"},
     }
-    quiet = build_config(body, {}, [])
+    quiet = build_config(body | kept, {}, [])
     task.config = quiet
     setup = prepare(quiet, Progress(), Datasets(records, None, None, "noise", fingerprints_of(records)), model, task=task)
-    for name, weight in model.named_parameters():
-        weight.requires_grad = name in trainable
-    trainer = Trainer(setup, RunFolder.create(home / "loss", quiet), Progress())
+    for parameter, weight in model.named_parameters():
+        weight.requires_grad = parameter in trainable
+    trainer = Trainer(setup, RunFolder.create(home / name, quiet), Progress())
     trainer.refresh()
     return trainer
 

@@ -96,12 +96,19 @@ class Recognition:
         return vars(self) | {"accuracy": self.accuracy.to_json(), "chance": round(self.chance, 5)}
 
 
-def action_utility(looks: Looks, actions: np.ndarray, subjects: np.ndarray, folds: int = 4, seed: int = 0) -> Recognition:
+def action_utility(
+    looks: Looks, actions: np.ndarray, subjects: np.ndarray, folds: int = 4, seed: int = 0, tested: Looks | None = None
+) -> Recognition:
     """How well actions are recognised in hidden pictures of people of whom nothing was seen: `folds` times, whole people left out.
 
     Args:
         actions: one number each; pictures with a number below 0 do not say what is done and are passed over.
+        tested: the same pictures in another form, in which actions are to be recognised: with raw ones, what a recogniser that was
+            trained on hidden pictures is worth where people are not hidden.
     """
+    tested = looks if tested is None else tested
+    if len(tested) != len(looks):
+        raise HalfmaskError(f"{len(looks)} pictures to learn from and {len(tested)} in another form: expected as many")
     actions, subjects = np.asarray(actions), np.asarray(subjects)
     known = np.flatnonzero(actions >= 0)
     people = np.unique(subjects[known])
@@ -113,7 +120,7 @@ def action_utility(looks: Looks, actions: np.ndarray, subjects: np.ndarray, fold
     for number in range(folds):
         learn, test = known[fold != number], known[fold == number]
         recogniser = fit(looks.take(learn), actions[learn], subjects[learn], seed)
-        right += int((recogniser.names(looks.take(test)) == actions[test]).sum())
+        right += int((recogniser.names(tested.take(test)) == actions[test]).sum())
         learnt += len(learn)
     _, counts = np.unique(actions[known], return_counts=True)
     return Recognition(share(right, len(known)), counts.max() / len(known), len(counts), len(people), learnt, len(known))
@@ -147,18 +154,21 @@ def divide(subjects: np.ndarray, least: int = 3) -> Division:
     return Division(np.concatenate(learn), np.concatenate(test), len(learn), left_out)
 
 
-def identity_attack(known: Looks, hidden: Looks, subjects: np.ndarray, seed: int = 0, least: int = 3) -> Recognition:
+def identity_attack(
+    known: Looks, hidden: Looks, subjects: np.ndarray, seed: int = 0, least: int = 3, division: Division | None = None
+) -> Recognition:
     """How many hidden pictures an attacker names who has learnt from other pictures of the same people.
 
     Args:
         known: what the attacker has of everybody, of which the first two thirds are looked at: raw pictures for the attacker `raw`, hidden
             ones for the one who has `adapted`. Where poses were given, they are known.
         hidden: the same pictures, hidden, of which the last third is looked at.
+        division: which pictures are learnt from and which named, where a dataset says so, in the place of those shares.
     """
     if len(known) != len(hidden) or len(known) != len(subjects):
         raise HalfmaskError(f"{len(known)} pictures known, {len(hidden)} hidden and {len(subjects)} subjects: expected as many of each")
     subjects = np.asarray(subjects)
-    division = divide(subjects, least)
+    division = division or divide(subjects, least)
     recogniser = fit(known.knowing_poses().take(division.learn), subjects[division.learn], None, seed)
     right = recogniser.names(hidden.knowing_poses().take(division.test)) == subjects[division.test]
     _, counts = np.unique(subjects[division.test], return_counts=True)

@@ -62,7 +62,7 @@ def trace_shadow(
         initial = copy.deepcopy(setup.model).cpu()
         trainer = Trainer(setup, RunFolder.create(folder, config), Progress())
         trainer.train()
-        trainer.optimiser.release_average()
+        trainer.release()
     return Shadow(initial, setup.model.cpu(), setup.steps, (2 * setup.noise_multiplier / setup.sampling_rate) ** 2 / setup.steps)
 
 

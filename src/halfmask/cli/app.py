@@ -12,7 +12,23 @@ from typing import Annotated, NoReturn
 import typer
 
 from halfmask import __version__
-from halfmask.cli import account, audit, cache, certificate, check, compare, data, evaluate, ledger, plan, predict, pretrain, recipes, train
+from halfmask.cli import (
+    account,
+    audit,
+    cache,
+    certificate,
+    check,
+    compare,
+    data,
+    evaluate,
+    ledger,
+    plan,
+    predict,
+    pretrain,
+    recipes,
+    sanitise,
+    train,
+)
 from halfmask.errors import HalfmaskError
 from halfmask.writing import is_about_writing, not_written
 
@@ -47,6 +63,7 @@ app.command("plan")(plan.plan)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
+app.command("sanitise")(sanitise.sanitise)
 app.command("compare")(compare.compare)
 app.command("pretrain")(pretrain.pretrain)
 app.add_typer(data.app, name="data")

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from halfmask.cli.settings import OUTPUT_PANEL, DeviceOption, JsonOption, ThreadsOption, names, numbers, use_threads
+from halfmask.cli.tradeoff import tradeoff
 from halfmask.errors import HalfmaskError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ app = typer.Typer(
     cls=_ModelByDefault,
     no_args_is_help=True,
 )
+app.command("tradeoff")(tradeoff)
 SeedOption = Annotated[int, typer.Option(min=0, help="Fixes the whole audit: the same seed gives the same numbers.")]
 OutOption = Annotated[Path, typer.Option(help="Folder for the audit's file, picture and page.", rich_help_panel=OUTPUT_PANEL)]
 

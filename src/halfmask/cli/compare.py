@@ -18,6 +18,8 @@ from halfmask.cli.settings import (
     use_threads,
     whole_numbers,
 )
+from halfmask.cli.tradeoff import MatchedOption, PeopleOption, measure_tradeoff, shares, show
+from halfmask.errors import HalfmaskError
 
 _GRID = "What is compared"
 
@@ -42,6 +44,16 @@ def compare(
     ] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, with commas between.", rich_help_panel=_GRID)] = "0",
     assignments: SetOption = None,
+    tradeoff: Annotated[
+        bool | None,
+        typer.Option(
+            help="For the task generate: measure utility against identity too, as 'halfmask audit tradeoff' does. It reads private people "
+            "without noise. (default: on 'figures' alone)",
+            rich_help_panel=_GRID,
+        ),
+    ] = None,
+    people: PeopleOption = None,
+    matched: MatchedOption = None,
     overlays: Annotated[
         int,
         typer.Option(min=0, help="Test people to show in overlays.png; 0 for none.", rich_help_panel=OUTPUT_PANEL),
@@ -62,7 +74,7 @@ def compare(
     from halfmask.tasks.base import task_named
     from halfmask.training.config import build_config, load_recipe
     from halfmask.training.setup import pick_device
-    from halfmask.training.sweep import collect, do_run, expand, plan_sweep
+    from halfmask.training.sweep import collect, do_run, expand, is_done, plan_sweep
 
     body = load_recipe(recipe) | ({} if device is None else {"device": device})
     changes = assignments or []
@@ -73,6 +85,12 @@ def compare(
     if methods is None and base.data.name != "figures":
         # A run without noise ends the account of real people: nobody gets one unasked.
         chosen = [name for name in chosen if METHODS[name].private != "exact"]
+    if tradeoff is None:
+        # The attack reads private people without noise: of real ones, too, only if asked for.
+        tradeoff = kind.name == "generate" and base.data.name == "figures"
+    if tradeoff and kind.name != "generate":
+        raise HalfmaskError(f"--tradeoff measures pictures of the task generate, and {recipe} is of the task {kind.name}: leave it out")
+    heights = shares(matched)
     pick_device(base.device)
     use_threads(threads)
     grid = expand(
@@ -84,12 +102,17 @@ def compare(
     planned = plan_sweep(body, grid, changes, out)
     try:
         with TerminalProgress() as progress:
-            people = kind(base).load_test(progress.stage)
+            judged = kind(base).load_test(progress.stage)
             for number, run in enumerate(planned, 1):
                 progress.next_run()
                 do_run(run, f"run {number}/{len(planned)}: {run.combination.label}", progress)
-            progress.message("writing the table and the page")
-            results = write_results(out, recipe, planned, collect(planned, out), people, overlays)
+        found = None
+        if tradeoff:
+            done = [(None, run.folder) for run in planned if is_done(run.folder)]
+            place = out / "audit" if base.data.name == "figures" else None
+            found, findings = measure_tradeoff(done, place, True, people, matched=heights, device=device)
+        note("writing the table and the page")
+        results = write_results(out, recipe, planned, collect(planned, out), judged, overlays)
     except KeyboardInterrupt:
         note(f"stopped; the same command goes on where {out} stands")
         raise typer.Exit(130) from None
@@ -101,4 +124,7 @@ def compare(
         Console().print(table)
     say(f"optimiser: {results['optimiser']}")
     say(results["remark"])
+    if found is not None:
+        show(found)
+        say(f"trade-off: {findings / 'index.html'}")
     say(f"page: {out / 'index.html'}")

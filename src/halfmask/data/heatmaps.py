@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -33,3 +35,26 @@ def pose_heatmaps(joints: Tensor, size: tuple[int, int], sigma: float) -> Tensor
     columns = torch.exp((across - x[:, :, None]).square() / (-2 * sigma**2))
     rows = torch.exp((down - y[:, :, None]).square() / (-2 * sigma**2)) * known[:, :, None]
     return rows[:, :, :, None] * columns[:, :, None, :]
+
+
+def limb_maps(joints: Tensor, limbs: Sequence[tuple[int, int]], size: tuple[int, int], reach: float) -> Tensor:
+    """How near each pixel is to each limb: 1 on it, a Gaussian of the distance beside it; zeros for limbs of which an end is not known.
+
+    Args:
+        joints: N×J×3, as for `pose_heatmaps`.
+        limbs: the two joints of each.
+        size: height and width of the maps.
+        reach: the Gaussian's standard deviation in pixels.
+
+    Returns:
+        N×limbs×H×W.
+    """
+    ends = torch.tensor(limbs, device=joints.device)
+    first, last = joints[:, ends[:, 0]], joints[:, ends[:, 1]]
+    known = (first[..., 2] * last[..., 2] > 0).to(joints.dtype)
+    way = (last - first)[..., :2]
+    ys, xs = torch.meshgrid(*(torch.arange(side, dtype=joints.dtype, device=joints.device) for side in size), indexing="ij")
+    offset = torch.stack([xs, ys], -1)[None, None] - first[..., None, None, :2]
+    along = (offset * way[..., None, None, :]).sum(-1) / way.square().sum(-1).clamp(min=1e-6)[..., None, None]
+    nearest = offset - along.clamp(0, 1)[..., None] * way[..., None, None, :]
+    return torch.exp(-nearest.square().sum(-1) / (2 * reach**2)) * known[..., None, None]

@@ -14,6 +14,7 @@ import numpy as np
 from halfmask.data.crops import ON_BAD
 from halfmask.data.datasets import find_folder
 from halfmask.data.figures_pictures import figures_pictures
+from halfmask.data.picture_bounds import bounds_in, refuse_more
 from halfmask.data.picture_folders import PICTURE_FORMATS, action_name, read_picture_folder
 from halfmask.data.picture_poses import EMBEDDED, pose_network
 from halfmask.data.picture_reading import FIT, read_pictures
@@ -72,6 +73,12 @@ class PictureDataConfig:
     test: int = setting(640, "How many test pictures of `figures`.", at_least=0)
     seed: int = setting(0, "Draws the people of `figures`.", at_least=0)
     per_subject: int = setting(16, "How many pictures of `figures` show each person.", at_least=1)
+    pictures_per_subject: int | None = setting(
+        None,
+        "The most pictures that one private person has; a dataset with more of one is refused. The certificate of a promise to one image "
+        "then tells what ε is worth to a person. Of `figures`, `data.per_subject` does.",
+        at_least=1,
+    )
     actions: list[str] = setting(
         [], "The actions to keep, in this order; all if none is named. People of `figures` do those that are named equally often."
     )
@@ -124,6 +131,10 @@ class PictureDataConfig:
     def size(self) -> tuple[int, int]:
         """Height and width."""
         return self.height, self.width
+
+    def most_in(self, unit: str) -> dict[str, int]:
+        """By coarser units, how many of this one each has at most."""
+        return bounds_in(unit, self.per_subject if self.name == "figures" else None, self.pictures_per_subject)
 
 
 @dataclass(frozen=True)
@@ -250,6 +261,9 @@ def _load_parts(
     if config.name == "figures":
         counts = {"private": (config.private, 0), "public": (config.public, config.public_skip), "test": (config.test, 0)}
         wanted = {part: how for part, how in counts.items() if how[0] and part in only}
+        if "private" in wanted:
+            # Drawn people come one after the other.
+            refuse_more((number // config.per_subject for number in range(config.private)), config.pictures_per_subject)
         return {part: _drawn(config, part, count, skip, report) for part, (count, skip) in wanted.items()}, {}
     pictures = _on_disk(config)
     own = config.poses is None and any(picture.joints is not None for picture in pictures.pictures)
@@ -259,6 +273,8 @@ def _load_parts(
     for part, some in divide_pictures(pictures, config).items():
         if part not in only:
             continue
+        if part == "private":
+            refuse_more((picture.subject for picture in some), config.pictures_per_subject)
         parts[part], gone = read_pictures(
             some,
             pictures.actions,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from halfmask.gradients.pieces import Batch, LossFn, count_records, losses_of, some_records
+from halfmask.gradients.rules.convolved import Turned
 from halfmask.gradients.tape import Tape, UnknownLayer
 from halfmask.gradients.terms import Direct, Grouping, Term, as_rows
 
@@ -47,7 +48,7 @@ class SelfCheck:
         if not unverified or next(iter(self.parameters.values())).device.type == "meta":
             return
         # What is known of the whole without computing it.
-        beside = _ROUNDING**2 * _squares(term for term in found.values() if isinstance(term, Direct))
+        beside = _ROUNDING**2 * _squares(term for term in found.values() if isinstance(term, (Direct, Turned)))
 
         def look_at(names: set[str]) -> None:
             present = _squares(found[name] for name in names)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any, cast
 
@@ -275,8 +275,11 @@ class Tape:
         if len(inputs) % records:
             raise UnknownLayer(f"{layer.name} (its leading dimension {len(inputs)} is no multiple of {records} records)", layer.names)
         precision = next(iter(own.values())).dtype
-        with exact_products(gradient.device):
-            terms = layer.rule(layer.module, _as_precise(precision, inputs), gradient.to(precision), records)
+        try:
+            with exact_products(gradient.device):
+                terms = layer.rule(layer.module, _as_precise(precision, inputs), gradient.to(precision), records)
+        except NotImplementedError as reason:
+            raise UnknownLayer(f"{layer.name} ({reason})", layer.names) from None
         for key, term in terms.items():
             if own[key].requires_grad:
                 add(own[key], term)
@@ -286,12 +289,19 @@ def _as_precise(precision: torch.dtype, value: Any) -> Any:
     return value.to(precision) if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
-@contextmanager
-def exact_products(device: torch.device) -> Iterator[None]:
+def exact_products(device: torch.device) -> AbstractContextManager[None]:
     """No graph, and no autocast: products in a shorter format would let a norm and the sum it bounds disagree."""
+    shortens = device.type != "meta" and torch.is_autocast_enabled(device.type)
+    if not (torch.is_grad_enabled() or shortens or device.type == "cuda"):
+        return nullcontext()  # as it is anyway in a backward pass: to say so again for each layer would cost more than small layers do
+    return _exact_products(device, shortens)
+
+
+@contextmanager
+def _exact_products(device: torch.device, shortens: bool) -> Iterator[None]:
     with (
         torch.no_grad(),
-        nullcontext() if device.type == "meta" else torch.autocast(device.type, enabled=False),
+        torch.autocast(device.type, enabled=False) if shortens else nullcontext(),
         _no_tensor_float() if device.type == "cuda" else nullcontext(),
     ):
         yield

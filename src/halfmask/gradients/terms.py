@@ -16,7 +16,7 @@ from torch import Tensor
 
 _BLOCK = 1024
 # Numbers to hold in double precision at once: few enough to stay in the processor's cache.
-_WIDE_AT_ONCE = 1 << 18
+_WIDE_AT_ONCE = 1 << 19
 # With fewer tokens than this, one product of all units in double precision is cheaper than a product for each unit.
 _FEW_TOKENS = 32
 
@@ -184,13 +184,18 @@ class Outer(Term):
 
 def outer_sum(a: Tensor, b: Tensor, factors: Tensor) -> Tensor:
     """Σ_i factors_i Σ_t b_it a_itᵀ in double precision, no record rounded together with another."""
-    if a.shape[1] < _FEW_TOKENS or a.dtype == torch.float64:
+    if few_tokens(a) or a.dtype == torch.float64:
         return (b.double() * factors.double()[:, None, None]).flatten(0, 1).T @ a.double().flatten(0, 1)
     total = a.new_zeros(b.shape[2], a.shape[2], dtype=torch.float64)
     product, wide = a.new_empty(total.shape), torch.empty_like(total)
     for one_a, one_b in zip(a, b * factors.to(b.dtype)[:, None, None], strict=True):
         total += wide.copy_(torch.mm(one_b.T, one_a, out=product))
     return total
+
+
+def few_tokens(tokens: Tensor) -> bool:
+    """Whether one product in double precision of all records is cheaper than one for each, in the working precision."""
+    return tokens.shape[1] < _FEW_TOKENS
 
 
 def factors_win(tokens: int, inputs: int, outputs: int) -> bool:
@@ -209,7 +214,7 @@ def ghost_norms(a: Tensor, b: Tensor) -> Tensor:
     In double precision: the terms may cancel. Where they do, the sum itself, in the working precision, keeps rounding errors in
     proportion to Σ_t ‖a_t‖‖b_t‖, however short the exact gradient is; they are allowed for.
     """
-    precision = b.dtype
+    precision = b.dtype  # `a` may have been widened already
     a, b = a.double(), b.double()
     if a.shape[1] == 1:
         return with_rounding(a.square().sum((1, 2)) * b.square().sum((1, 2)), (a.norm(dim=2) * b.norm(dim=2)).sum(1), 1, precision)

@@ -300,16 +300,21 @@ def load_start(model: PoseGAN, weights: str | Path) -> tuple[str, ...]:
     """Load weights of public people to begin with; tells which of `generator` and `critic` they are of.
 
     Args:
-        weights: `embedded` for those inside the package, or a file, which may hold the generator or the critic alone.
+        weights: `embedded` for those inside the package, or a file, which may hold the generator or the critic alone. A generator draws
+            pictures of any size; a critic that judges another size, or sees poses where this one does not, is left out.
     """
     path = Path(weights).expanduser()
     if weights == "embedded":
         path = Path(str(resources.files("halfmask").joinpath(f"weights/posegan_{model.size}.safetensors")))
         if not path.is_file():
             raise HalfmaskError(f"no embedded weights for a generator of size '{model.size}': set model.weights to a file or to nothing")
+    state = read_state(path)
     # An encoder is of use in pre-training alone.
-    state = {name: tensor for name, tensor in read_state(path).items() if not name.startswith("encoder.")}
+    if not hasattr(model, "encoder"):
+        state = {name: tensor for name, tensor in state.items() if not name.startswith("encoder.")}
     parts = ("generator", "critic")
+    if not _fits(model.critic, state):
+        state = {name: tensor for name, tensor in state.items() if name.startswith("generator.")}
     held = tuple(part for part in parts if any(name.startswith(f"{part}.") for name in state))
     if len(held) != 1:
         load_into(model, state, str(path))
@@ -322,3 +327,10 @@ def load_start(model: PoseGAN, weights: str | Path) -> tuple[str, ...]:
         str(path),
     )
     return held
+
+
+def _fits(critic: Critic, state: dict[str, Tensor]) -> bool:
+    """Whether a critic among weights is one for the same pictures."""
+    mine = {f"critic.{name}": tensor.shape for name, tensor in critic.state_dict().items()}
+    differ = [name for name in mine.keys() & state.keys() if mine[name] != state[name].shape]
+    return not differ or set(differ) - {"critic.head.weight", "critic.layers.0.weight"} != set()

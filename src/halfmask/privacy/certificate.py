@@ -25,6 +25,7 @@ class Certificate:
         own_epsilon: ε of this run's own steps, where that differs.
         composed_with: runs on the same people whose weights this model goes on from.
         coarser: what the promise is worth to a larger unit, by its name: ε, and how many of the protected units it has at most.
+        finer: what it is worth to a smaller unit that lies whole in a protected one, by its name: ε with that of it exchanged or left out.
         public_assumptions: what the promise takes to be known to everyone.
         already_public: what earlier runs on these people took to be public: it stays so, whatever this run hides.
         unaccounted_reads: reads of private data outside the mechanism. Any makes the promise void.
@@ -61,6 +62,7 @@ class Certificate:
     date: str = field(default_factory=lambda: datetime.now(timezone.utc).isoformat(timespec="seconds"))
     own_epsilon: dict[str, float] = field(default_factory=dict)
     coarser: dict[str, dict[str, float]] = field(default_factory=dict)
+    finer: dict[str, float] = field(default_factory=dict)
     composed_with: list[str] = field(default_factory=list)
     already_public: list[str] = field(default_factory=list)
     related_datasets: list[str] = field(default_factory=list)
@@ -85,9 +87,9 @@ class Certificate:
         body = asdict(self)
         if self.statement == "rehearsal":
             # Nothing was promised to anybody, not even infinity.
-            body["epsilon"], body["own_epsilon"], body["coarser"] = dict.fromkeys(self.epsilon), {}, {}
+            body |= {"epsilon": dict.fromkeys(self.epsilon), "own_epsilon": {}, "coarser": {}, "finer": {}}
         elif self.unaccounted_reads:
-            body["epsilon"], body["own_epsilon"], body["coarser"] = dict.fromkeys(self.epsilon, math.inf), {}, {}
+            body |= {"epsilon": dict.fromkeys(self.epsilon, math.inf), "own_epsilon": {}, "coarser": {}, "finer": {}}
         return _finite(body)
 
     def to_markdown(self) -> str:
@@ -115,6 +117,7 @@ class Certificate:
                     f"ε to one {name} of up to {each['most']} {self.unit}s": _number(each["epsilon"]) for name, each in self.coarser.items()
                 }
             ),
+            **({} if rehearsed or void else {f"ε to one {name} of a {self.unit}": _number(e) for name, e in self.finer.items()}),
             "δ": f"{self.delta:g}",
             "accountant": self.accountant,
             "noise multiplier σ": _number(self.noise_multiplier),

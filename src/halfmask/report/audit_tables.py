@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from halfmask.report.tradeoff_tables import facts, places_table
+
 Body = Mapping[str, Any]
 Row = Sequence[str]
 
@@ -150,6 +152,11 @@ def _view(body: Body) -> Summary:
     return Summary(("view", "named right (95 %)", "PSNR", "SSIM", "PCKh@0.5 on views"), rows, lines, [])
 
 
+def _tradeoff(body: Body) -> Summary:
+    head, rows = places_table(body)
+    return Summary(head, rows, facts(body), [])
+
+
 _MAKERS: dict[str, Callable[[Body], Summary]] = {
     "mechanism": _mechanism,
     "loss": _loss,
@@ -159,6 +166,7 @@ _MAKERS: dict[str, Callable[[Body], Summary]] = {
     "planted": _planted,
     "inversion": _inversion,
     "view": _view,
+    "tradeoff": _tradeoff,
 }
 
 

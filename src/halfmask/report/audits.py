@@ -18,6 +18,7 @@ from halfmask.report import canvas
 from halfmask.report.audit_tables import Body, summary, word
 from halfmask.report.overlay import save_png
 from halfmask.report.style import STYLE
+from halfmask.report.tradeoff_tables import html_sections
 
 _TITLES = {
     "mechanism": "Audit of the mechanism",
@@ -28,7 +29,12 @@ _TITLES = {
     "planted": "Audit of the recipe: can planted people be found in the model?",
     "inversion": "Audit of one step: can a person be drawn again?",
     "view": "Audit of the view: what does ψ give away?",
+    "tradeoff": "Utility against identity: what is left of what people do, and of who they are?",
 }
+# Beside the drawing of a trade-off: the same people, hidden in every way.
+PEOPLE_SHEET = "tradeoff-people.png"
+# What a generator draws beside the training pictures that are nearest: of drawn people alone.
+NEAREST_SHEET = "tradeoff-nearest.png"
 
 
 def write_audit(folder: Path, body: Body, picture: np.ndarray | None = None) -> Path:
@@ -87,6 +93,14 @@ def audit_section(body: Body, picture: Path | None = None) -> list[str]:
     if picture is not None and picture.is_file():
         data = base64.b64encode(picture.read_bytes()).decode()
         parts.append(f'<img alt="{html.escape(_TITLES[body["audit"]])}" src="data:image/png;base64,{data}">')
+    if body["audit"] == "tradeoff":
+        parts += html_sections(body)
+        sheets = {PEOPLE_SHEET: "The same people in every way", NEAREST_SHEET: "Generated, and the training picture that is nearest"}
+        for name, title in sheets.items():
+            sheet = None if picture is None else picture.with_name(name)
+            if sheet is not None and sheet.is_file():
+                data = base64.b64encode(sheet.read_bytes()).decode()
+                parts.append(f'<h3>{title}</h3><img alt="{title}" src="data:image/png;base64,{data}">')
     parts.append(f'<p class="small">How sure: {html.escape(body["confidence"])}. Seed {body["seed"]}.</p>')
     parts.append("<details><summary>What it cannot see</summary><ul>")
     parts += [f"<li>{html.escape(line)}</li>" for line in body["cannot_see"]]

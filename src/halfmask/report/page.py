@@ -183,7 +183,7 @@ def _certificate(out: Path, run: PlannedRun) -> list[str]:
     larger = [
         f"For one {name} of up to {each['most']} {body['unit']}s that factor is at most e^{float(each['epsilon']):.4g}."
         for name, each in body.get("coarser", {}).items()
-    ]
+    ] + [f"For one {name} of a {body['unit']} it is at most e^{float(cost):.4g}." for name, cost in body.get("finer", {}).items()]
     return [
         f"<h3>{html.escape(run.combination.label)}</h3><p>{words}</p>",
         *([f"<p>{html.escape(' '.join(larger))}</p>"] if larger else []),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,6 +79,19 @@ class PostProcessing(ABC):
     @abstractmethod
     def step(self, number: int) -> None:
         """After the step of that number."""
+
+    def check(self, step: int) -> None:  # noqa: B027
+        """Stop a run that came to nothing (`halfmask.training.course.Diverged`), judged by what is public; so many steps were taken."""
+
+    def complete(self) -> None:  # noqa: B027
+        """After the last step: what is left to do, and whether something came of the run."""
+
+    def release(self) -> None:  # noqa: B027
+        """Put in their place the weights that are to be released: after the last step, or where a run is stopped."""
+
+    def moved(self) -> Iterable[Tensor]:
+        """The weights that it changes: they come from what was released, and whoever goes on from them goes on from the run."""
+        return ()
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint: what is not among the model's weights."""

@@ -277,9 +277,17 @@ class Task(ABC):
 
         return with_targets_of_the_next(strangers, members, chosen, self.name)
 
+    def audited(self) -> dict[str, Any]:
+        """Settings of the run that its loss goes by, in groups: an audit of the loss keeps those, and has all others as it likes."""
+        return {}
+
     def most_in(self, unit: str) -> dict[str, int]:
         """By coarser units, how many of this one each has at most by the settings alone: the certificate tells what ε is worth to those."""
         return {}
+
+    def within(self, unit: str) -> tuple[str, ...]:
+        """Finer units of which each lies whole in one of these, whatever the records: the certificate tells what ε is worth to those."""
+        return ()
 
     def public_facts(self, data: Datasets) -> list[str]:
         """What else the certificate has to say is public, one line each."""

@@ -7,6 +7,7 @@ post-processing. What is protected is how people look; their poses are public, a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,6 +19,7 @@ from halfmask.data.heatmaps import pose_heatmaps
 from halfmask.data.picture_sets import load_picture_test, load_pictures, load_public_pictures
 from halfmask.data.pictures import UNITS, PictureRecords
 from halfmask.data.records import PRIVATE, Datasets, Records
+from halfmask.data.tables import Table
 from halfmask.errors import HalfmaskError
 from halfmask.metrics.generated import METRICS, judge_generated
 from halfmask.metrics.names import MetricInfo
@@ -58,7 +60,7 @@ class GenerateTask(Task):
 
     def __init__(self, config: Any):
         super().__init__(config)
-        self._poses: Tensor | None = None
+        self._poses: tuple[Table, Tensor] | None = None
 
     def view(self) -> Constant:
         """Nothing of a picture is public; its pose, which is a label here, is."""
@@ -71,6 +73,8 @@ class GenerateTask(Task):
         pictures = as_numbers(batch["image"])
         if isinstance(model.critic, MeansCritic):
             return -model.critic(pictures, batch["joints"])
+        if config.critic == "means":
+            raise HalfmaskError("the means of a finished run are not opened with it: there is no loss to take")
         maps = self._heatmaps(model, batch["joints"]) if config.conditional else None
         if config.clip == "real":
             return -model.critic(pictures, maps)
@@ -86,10 +90,11 @@ class GenerateTask(Task):
         """Real pictures stay as they are. For pairs, each has noise and somebody's pose beside it, chosen by public numbers of its own."""
         if self.config.model.clip != "pair":
             return batch
-        if self._poses is None or len(self._poses) != len(records):
-            self._poses = torch.from_numpy(records.targets.rows(np.arange(len(records)))["joints"]).float()
-        chosen = (uniforms[:, 0].double() * len(self._poses)).long().clamp(max=len(self._poses) - 1)
-        return batch | {"joints of another": self._poses[chosen], "noise": _normal(uniforms[:, 1:])[:, : self._latent]}
+        if self._poses is None or self._poses[0] is not records.targets:
+            self._poses = records.targets, torch.from_numpy(records.targets.rows(np.arange(len(records)))["joints"]).float()
+        poses = self._poses[1]
+        chosen = (uniforms[:, 0].double() * len(poses)).long().clamp(max=len(poses) - 1)
+        return batch | {"joints of another": poses[chosen], "noise": _normal(uniforms[:, 1:])[:, : self._latent]}
 
     @property
     def _latent(self) -> int:
@@ -110,7 +115,11 @@ class GenerateTask(Task):
     def build(self, data: Datasets) -> PoseGAN:  # noqa: D102
         config, records = self.config.model, data.private
         assert isinstance(records, PictureRecords)
-        model = PoseGAN(config.size, len(records.joint_names), *records.size, conditional=config.conditional, dropout=config.dropout)
+        model = PoseGAN(config.size, len(records.joint_names), *records.size, conditional=config.conditional)
+        if self.config.pretrain.encoder:
+            from halfmask.tasks.generate_pretraining import Encoder
+
+            model.encoder = Encoder(model.shape.embedding, *records.size)
         if config.weights is not None and self.config.strategy != "scratch":
             fresh = {name: tensor.clone() for name, tensor in model.critic.state_dict().items()}
             load_start(model, config.weights)
@@ -118,25 +127,22 @@ class GenerateTask(Task):
                 model.critic.load_state_dict(fresh)
         if config.critic == "means":
             model.critic = MeansCritic(records.skeleton.edges, *records.size)  # type: ignore[assignment]
-        if self.config.pretrain.encoder:
-            from halfmask.tasks.generate_pretraining import Encoder
-
-            model.encoder = Encoder(model.shape.embedding, *records.size)
         return model
 
     def open(self, weights: Path) -> PoseGAN:
-        """The generator of a finished run; what judged it is of no use any more, and is not opened."""
+        """The generator of a finished run, and its critic, which an audit attacks; means are of use to nobody any more."""
         config, data = self.config.model, self.config.data
         state = read_state(weights)
         shape = SHAPES[config.size]
         # The paper's decoder is given the appearance beside the heatmaps.
         joints = state["generator.decoder.down.0.weight"].shape[1] - (0 if shape.everywhere else shape.embedding)
-        model = PoseGAN(config.size, joints, *data.size)
-        load_into(
-            model.generator,
-            {name.removeprefix("generator."): tensor for name, tensor in state.items() if name.startswith("generator.")},
-            str(weights),
-        )
+        model = PoseGAN(config.size, joints, data.height, data.width, config.conditional)
+        self.trainable(model, "full")
+        for part in ("generator", "critic") if config.critic == "network" else ("generator",):
+            held = {name.removeprefix(f"{part}."): tensor for name, tensor in state.items() if name.startswith(f"{part}.")}
+            # A file of a warm start may hold the generator alone.
+            if held or part == "generator":
+                load_into(model.get_submodule(part), held, str(weights))
         return model
 
     def prepare(self, model: nn.Module, public: Records | None) -> None:
@@ -186,24 +192,31 @@ class GenerateTask(Task):
         return FromPictures(setup, engine)
 
     @torch.no_grad()
-    def generated(self, model: PoseGAN, joints: Tensor, seed: int = 0, size: int = 64) -> np.ndarray:
-        """A picture for each pose, N×3×H×W bytes; whom it shows is drawn by the seed."""
+    def generated(self, model: PoseGAN, joints: Tensor, seed: int = 0, size: int = 64, noise: Tensor | None = None) -> np.ndarray:
+        """A picture for each pose, N×3×H×W bytes; whom it shows is drawn by the seed, or told by the noise (N×latent)."""
         generator = torch.Generator().manual_seed(seed)
         device, found = next(model.parameters()).device, []
-        for some in joints.float().split(size):
-            noise = torch.randn(len(some), model.shape.latent, generator=generator)
-            pictures = model.generate(noise.to(device), self._heatmaps(model, some.to(device)))
+        for place, some in enumerate(joints.float().split(size)):
+            if noise is None:
+                drawn = torch.randn(len(some), model.shape.latent, generator=generator)
+            else:
+                drawn = noise[place * size : place * size + len(some)]
+            pictures = model.generate(drawn.to(device), self._heatmaps(model, some.to(device)))
             found.append(((pictures + 1) * 127.5).round().clamp(0, 255).byte().cpu().numpy())
         return np.concatenate(found)
 
     def watched_loss(self, model: nn.Module, records: Records, device: torch.device | str = "cpu") -> float:
-        """How far pictures drawn in the poses of public people are from theirs, in coarse colours: a critic's value says little."""
+        """How far pictures drawn in the poses of public people are from theirs in coarse colours, as a share of the range of colours.
+
+        A critic's value says little, and people who look unlike public ones are what is wanted: so this may rise, and is no sign that a
+        run came to nothing.
+        """
         assert isinstance(model, PoseGAN)
         everyone = np.arange(min(len(records), 256))
         real = records.part(PRIVATE).rows(everyone)["image"]
         drawn = self.generated(model, torch.from_numpy(records.targets.rows(everyone)["joints"]))
         one, other = (_coarse(pictures) for pictures in (real, drawn))
-        return float((one.mean(0) - other.mean(0)).square().mean() + (one.std(0) - other.std(0)).square().mean())
+        return float(((one.mean(0) - other.mean(0)).square() + (one.std(0) - other.std(0)).square()).mean().sqrt() / 255)
 
     def score(  # noqa: D102
         self,
@@ -236,15 +249,46 @@ class GenerateTask(Task):
         records = data.private
         assert isinstance(records, PictureRecords)
         facts = [f"that poses come from {records.poses}"] if records.poses else []
-        if self.config.unit == "image":
-            facts.append(
-                "that the promise is to one image: a person of several images has less of it. Train with --unit subject to protect people"
-            )
+        facts.append(self._to_other_units())
         facts.append(
             "that ε speaks of the people the generator was trained with: of somebody whose picture it is later given a pose from, what it "
             "draws shows the pose"
         )
         return facts
+
+    def audited(self) -> dict[str, Any]:
+        """How pictures are clipped and what bounds the critic; the generator follows every step, so that each can be looked at."""
+        if self.config.model.critic == "means":
+            raise HalfmaskError(
+                "means are the gradient of one linear layer, released once with everyone in the batch: 'halfmask audit mechanism --method "
+                "dpsgd' sends canaries through just that, and there is no loss besides to try"
+            )
+        quick = {"weights": None, "critic_steps": 1, "generator_steps": 1, "generator_batch": 4}
+        return {"model": asdict(self.config.model) | quick, "augment": {"times": self.config.augment.times}}
+
+    def most_in(self, unit: str) -> dict[str, int]:  # noqa: D102
+        found: dict[str, int] = self.config.data.most_in(unit)
+        return found
+
+    def within(self, unit: str) -> tuple[str, ...]:
+        """A picture shows one person alone."""
+        return ("image",) if unit == "subject" else ()
+
+    def _to_other_units(self) -> str:
+        """Whom the promise is to; what that is worth to an image or to a person is said in numbers, or why not."""
+        config = self.config
+        if config.unit == "subject":
+            pld = "" if config.accountant == "pld" else ", which this accountant does not state (--accountant pld does)"
+            return (
+                "that the promise is to one person with all of their images. One of these alone, left out or exchanged, is covered by ε of "
+                f"a person who is exchanged for another (replace-one){pld}"
+            )
+        words = "that the promise is to one image: a person of several images has less of it. Train with --unit subject to protect people"
+        if config.adjacency == "replace-one":
+            return f"{words}. What it is worth to a person is accounted under zero-out alone, so no ε is stated there"
+        if not self.most_in("image"):
+            return f"{words}. Nothing but private images bounds those of one (data.pictures_per_subject would), so no ε is stated there"
+        return words
 
 
 def as_numbers(pictures: Tensor) -> Tensor:

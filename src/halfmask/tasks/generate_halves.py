@@ -6,43 +6,28 @@ the step: had they come from the batch, they would show who is in it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from halfmask.data.heatmaps import pose_heatmaps
-from halfmask.data.records import Records
 from halfmask.gradients.engine import Batch, ClippingEngine
 from halfmask.models.posegan import AveragedGenerator, Critic, PoseGAN, bound_weights, gradient_penalty, spectral_bound
 from halfmask.tasks.base import PostProcessing
-from halfmask.tasks.generate_settings import GenerateModelConfig
+from halfmask.tasks.generate_course import Course
+from halfmask.tasks.generate_poses import Poses, heatmaps_of
 from halfmask.training.public import PublicHalf
 from halfmask.training.setup import Setup
 from halfmask.training.showing import Showing
 
+# Pixels across, of the surroundings that something stands out from.
+_SURROUNDINGS = 9
 # Public randomness: what each stream of it is for.
 _FAKES, _GENERATOR, _PUBLIC, _BETWEEN = 11, 12, 13, 14
-
-
-class Poses:
-    """The poses of everyone, which are public, and pictures generated in some of them."""
-
-    def __init__(self, records: Records, config: GenerateModelConfig, seed: int):
-        self.joints = torch.from_numpy(records.targets.rows(np.arange(len(records)))["joints"]).float()
-        self.config, self.seed = config, seed
-
-    def drawn(self, count: int, latent: int, use: int, number: int) -> tuple[Tensor, Tensor]:
-        """Noise, and as many poses, for a use of public randomness and its number."""
-        generator = torch.Generator().manual_seed((self.seed * 16 + use) * 1_000_003 + number)
-        noise = torch.randn(count, latent, generator=generator)
-        return noise, self.joints[torch.randint(len(self.joints), (count,), generator=generator)]
-
-
-def heatmaps_of(model: PoseGAN, joints: Tensor, config: GenerateModelConfig) -> Tensor:
-    """Of poses, for pictures of the model's size."""
-    return pose_heatmaps(joints, (model.height, model.width), config.spread * model.height)
+# So many steps of the generator after each other before it is looked at what it draws.
+_LOOKED_AT = 20
 
 
 class FakeHalf(PublicHalf):
@@ -129,6 +114,11 @@ def _between(real: Batch, fakes: Batch, seed: int, number: int) -> Batch:
     return fakes | {"picture": share * real["picture"] + (1 - share) * fakes["picture"]}
 
 
+def _outlines(pictures: Tensor) -> Tensor:
+    """What stands out from its surroundings. Light and colours of whole limbs and rooms do not, and are free to change."""
+    return pictures - F.avg_pool2d(pictures, _SURROUNDINGS, 1, _SURROUNDINGS // 2, count_include_pad=False)
+
+
 class GeneratorSteps(PostProcessing):
     """After each step of the critic its bound; after every n_d of them, the generator's own step. Nothing here sees a real picture."""
 
@@ -137,7 +127,7 @@ class GeneratorSteps(PostProcessing):
         assert isinstance(setup.model, PoseGAN)
         self.model = setup.model
         self.poses = Poses(setup.private, self.config, setup.config.seed)
-        weights = list(self.model.generator.parameters())
+        weights = self.weights()
         rate = self.config.generator_rate
         self.optimiser: torch.optim.Optimizer = (
             torch.optim.Adam(weights, lr=rate, betas=(0.5, 0.9))
@@ -148,6 +138,8 @@ class GeneratorSteps(PostProcessing):
         self.averaged = AveragedGenerator(self.model.generator, self.config.average) if self.config.average else None
         self.start = AveragedGenerator(self.model.generator).generator if self.config.anchor else None
         self.taken = 0
+        self.course = Course(setup, self.poses)
+        self.looked_at = 0
 
     def step(self, number: int) -> None:
         """Bound the critic; and let the generator follow it, where it is its turn."""
@@ -159,8 +151,26 @@ class GeneratorSteps(PostProcessing):
         if self.config.critic == "means" or (number + 1) % self.config.critic_steps == 0:
             for _ in range(self.config.generator_steps):
                 self.follow()
-        if self.averaged is not None and number + 1 == self.setup.steps:
+
+    def check(self, step: int) -> None:
+        """Stop a run whose generator draws nothing any more; looked at every so many of its steps."""
+        if self.taken - self.looked_at >= _LOOKED_AT:
+            self.looked_at = self.taken
+            self.course.check(self.model.generator, f"after step {step}")
+
+    def complete(self) -> None:
+        """Look at what will be released."""
+        if self.taken:
+            self.course.check(self.model.generator if self.averaged is None else self.averaged.generator, "at the end")
+
+    def release(self) -> None:
+        """The average, where one was asked for."""
+        if self.averaged is not None:
             self.averaged.release(self.model.generator)
+
+    def moved(self) -> Iterable[Tensor]:
+        """The generator, which remembers what the critic was taught."""
+        return self.model.generator.parameters() if self.taken else ()
 
     def follow(self) -> None:
         """One step of the generator, towards what the critic values."""
@@ -168,7 +178,7 @@ class GeneratorSteps(PostProcessing):
         noise, joints = noise.to(self.setup.device), joints.to(self.setup.device)
         self.taken += 1
         maps = heatmaps_of(self.model, joints, self.config)
-        weights = list(self.model.generator.parameters())
+        weights = self.weights()
         marked = [weight.requires_grad for weight in weights]
         for weight in weights:
             weight.requires_grad = True
@@ -178,7 +188,7 @@ class GeneratorSteps(PostProcessing):
             if self.start is not None:
                 with torch.no_grad():
                     first = self.start(noise, maps)
-                loss = loss + self.config.anchor * (drawn - first).abs().mean()
+                loss = loss + self.config.anchor * (_outlines(drawn) - _outlines(first)).abs().mean()
             gradients = torch.autograd.grad(loss, weights)
         for weight, gradient, was in zip(weights, gradients, marked, strict=True):
             weight.grad, weight.requires_grad = gradient, was
@@ -187,6 +197,14 @@ class GeneratorSteps(PostProcessing):
         if self.averaged is not None:
             self.averaged.update(self.model.generator)
 
+    def weights(self) -> list[nn.Parameter]:
+        """What of the generator learns: all of it, or what makes an appearance of noise and gives it to the decoder."""
+        generator = self.model.generator
+        if self.config.generator_part == "whole":
+            return list(generator.parameters())
+        parts = (generator.mapping, generator.decoder.spread, generator.decoder.out)
+        return [weight for part in parts for weight in part.parameters()]
+
     def lost(self, drawn: Tensor, maps: Tensor, joints: Tensor) -> Tensor:
         """What the generator lowers."""
         return -self.model.critic(drawn, maps if self.config.conditional else None).mean()
@@ -194,10 +212,12 @@ class GeneratorSteps(PostProcessing):
     def state(self) -> dict[str, Any]:  # noqa: D102
         average = None if self.averaged is None else self.averaged.state()
         start = None if self.start is None else self.start.state_dict()
-        return {"taken": self.taken, "optimiser": self.optimiser.state_dict(), "average": average, "start": start}
+        course = {"course": self.course.state(), "looked_at": self.looked_at}
+        return {"taken": self.taken, "optimiser": self.optimiser.state_dict(), "average": average, "start": start} | course
 
     def restore(self, state: dict[str, Any]) -> None:  # noqa: D102
-        self.taken = int(state["taken"])
+        self.taken, self.looked_at = int(state["taken"]), int(state["looked_at"])
+        self.course.restore(state["course"])
         self.optimiser.load_state_dict(state["optimiser"])
         if self.averaged is not None:
             self.averaged.restore(state["average"])

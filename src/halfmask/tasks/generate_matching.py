@@ -7,6 +7,7 @@ from torch import Tensor
 from halfmask.errors import HalfmaskError
 from halfmask.tasks.generate_halves import GeneratorSteps
 from halfmask.tasks.generate_means import MeansCritic
+from halfmask.training.course import Diverged
 from halfmask.training.setup import Setup
 
 
@@ -22,9 +23,20 @@ class Matching(GeneratorSteps):
         super().__init__(setup)
 
     def step(self, number: int) -> None:
-        """All steps of the generator, once the means are there."""
-        if number + 1 == self.setup.steps:
-            super().step(number)
+        """Nothing: the generator learns once the means are written down, so that whoever stops it can let it go on."""
+
+    def complete(self) -> None:
+        """All steps of the generator."""
+        critic = self.model.critic
+        assert isinstance(critic, MeansCritic)
+        if self.setup.method.private != "unread" and not bool(critic.means.any()):
+            raise Diverged(
+                "the means were paid for, and lost before they were written down", "Start a new run: what was paid stays in the ledger"
+            )
+        while self.taken < self.config.generator_steps:
+            self.follow()
+            self.check(self.setup.steps)
+        super().complete()
 
     def lost(self, drawn: Tensor, maps: Tensor, joints: Tensor) -> Tensor:
         """The squared distance of the two means."""

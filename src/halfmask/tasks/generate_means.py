@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
+from halfmask.data.heatmaps import limb_maps
 from halfmask.errors import HalfmaskError
 
 # Corners and centre of the cube of colours, from −1 to 1, a little inside it: where clothes and walls are.
@@ -38,7 +39,6 @@ class MeansCritic(nn.Module):
     centre: Tensor
     scale: Tensor
     colours: Tensor
-    pixels: Tensor
     grid: Tensor
 
     def __init__(self, limbs: Sequence[tuple[int, int]], height: int, width: int):
@@ -48,7 +48,6 @@ class MeansCritic(nn.Module):
         self.limbs, self.height, self.width = tuple(limbs), height, width
         self.register_buffer("colours", torch.tensor(COLOURS), persistent=False)
         ys, xs = torch.meshgrid(torch.arange(height).float(), torch.arange(width).float(), indexing="ij")
-        self.register_buffer("pixels", torch.stack([xs, ys], -1), persistent=False)
         cells = (ys * _GRID[0] / height).long() * _GRID[1] + (xs * _GRID[1] / width).long()
         self.register_buffer("grid", nn.functional.one_hot(cells, _GRID[0] * _GRID[1]).permute(2, 0, 1).float(), persistent=False)
         self.count = (len(self.limbs) + _GRID[0] * _GRID[1]) * len(COLOURS)
@@ -69,15 +68,7 @@ class MeansCritic(nn.Module):
 
     def cells(self, joints: Tensor) -> Tensor:
         """Which share of each pixel belongs to each limb or cell: N×P×H×W; each adds up to 1, or to 0 where it cannot be seen."""
-        ends = torch.tensor(self.limbs, device=joints.device)
-        first, last = joints[:, ends[:, 0]], joints[:, ends[:, 1]]
-        known = (first[..., 2] * last[..., 2] > 0).to(joints.dtype)
-        way = (last - first)[..., :2]
-        offset = self.pixels[None, None] - first[..., None, None, :2]
-        along = (offset * way[..., None, None, :]).sum(-1) / way.square().sum(-1).clamp(min=1e-6)[..., None, None]
-        nearest = offset - along.clamp(0, 1)[..., None] * way[..., None, None, :]
-        reach = _THICKNESS * self.height
-        limb = torch.exp(-nearest.square().sum(-1) / (2 * reach**2)) * known[..., None, None]
+        limb = limb_maps(joints, self.limbs, (self.height, self.width), _THICKNESS * self.height)
         person = limb.amax(1, keepdim=True)
         behind = self.grid[None] * (1 - person).clamp(min=0).square()
         every = torch.cat([limb, behind], 1)

@@ -47,7 +47,6 @@ class GenerateModelConfig:
     limit: float = setting(0.01, "That of `weights` (the paper's c) or of `spectral` norms.", above=0)
     penalty: float = setting(10.0, "The weight of the `penalty`.", at_least=0)
     conditional: bool = setting(False, "Let the critic see the pose besides the picture. Poses are public.")
-    dropout: float = setting(0.0, "Of the critic, while it trains: see `halfmask.models.critic` for why not.", at_least=0, below=1)
     critic_steps: int = setting(5, "n_d, how many steps the critic takes for each one of the generator.", at_least=1)
     generator_steps: int = setting(1, "How many steps the generator then takes; all of them at once after `means`.", at_least=0)
     generator_rate: float = setting(1e-4, "The learning rate of the generator.", at_least=0)
@@ -55,8 +54,17 @@ class GenerateModelConfig:
     generator_optimiser: str = setting(
         "adam", "`adam`, or `sgd`, as published.", one_of=("adam", "sgd"), called="optimiser of the generator"
     )
+    generator_part: str = setting(
+        "whole",
+        "What of it learns: the `whole`, or the `appearance` alone, so that how a pose becomes a shape stays as public people taught it.",
+        one_of=("whole", "appearance"),
+        called="part of the generator",
+    )
     anchor: float = setting(
-        0.0, "How strongly the generator is held to what it drew at its public start, by the mean absolute difference.", at_least=0
+        0.0,
+        "How strongly the generator is held to the outlines it drew at its public start: to what stands out from its surroundings, while "
+        "light and colours are free to change.",
+        at_least=0,
     )
     average: float = setting(
         0.0,
@@ -72,6 +80,11 @@ class GenerateModelConfig:
             raise HalfmaskError(
                 "model.critic=means looks at real pictures alone, and knows their poses: set model.clip=real, model.conditional=false"
             )
+        if self.clip == "real" and run.private.follow:
+            raise HalfmaskError(
+                "private.follow moves the clip norm of real pictures, and generated ones beside them would keep theirs: set it to 0, or "
+                "model.clip=pair"
+            )
         if self.clip == "pair" and not run.augment.times:
             raise HalfmaskError("model.clip=pair draws a generated picture for each real one it is shown: set augment.times to 1")
 
@@ -85,10 +98,11 @@ class GenerateShowingConfig(ShowingSettings):
 
 @dataclass(frozen=True)
 class GeneratePretrainConfig(PretrainSettings):
-    """The warm start: public people are drawn again from what an encoder says of them, and the critic learns beside."""
+    """The warm start: public people are drawn again from what an encoder says of them; then a critic learns to tell the two apart."""
 
     encoder: bool = setting(False, "Train with an encoder, which is left out of what private runs load.")
-    adversarial: float = setting(0.02, "The weight of what the critic says, beside that of the difference to the picture.", at_least=0)
+    critic: bool = setting(False, "Train the critic alone, against a generator that `model.weights` has taught to draw.")
+    person: float = setting(8.0, "How much more a person's pixels count than what stands behind.", at_least=0)
     appearances: float = setting(1.0, "The weight of how far appearances from noise are from those of public people.", at_least=0)
 
 

@@ -39,6 +39,7 @@ def certificate_of(setup: Setup, half: PrivateHalf, standing: Standing, run_name
         epsilon=composed,
         own_epsilon=own_epsilon if behind else {},
         coarser={} if behind or reads else _coarser(own, setup),
+        finer={} if behind or reads or not own else _finer(own_epsilon, setup),
         composed_with=sorted({spend.run for spend in behind}),
         delta=config.delta,
         accountant="rdp, over the runs whose weights this one goes on from" if behind else config.accountant,
@@ -97,6 +98,16 @@ def _coarser(own: list[Spend], setup: Setup) -> dict[str, dict[str, float]]:
         for unit, most in setup.task.most_in(config.unit).items()
         if most > 1 and all(spend.group_sizes.get(unit, math.inf) <= most for spend in own)
     }
+
+
+def _finer(own_epsilon: dict[str, float], setup: Setup) -> dict[str, float]:
+    """What the promise is worth to units that lie whole in a protected one.
+
+    Without one of its images a person is still somebody: what the others add is clipped anew, and may point anywhere. So it is the ε of a
+    unit that is exchanged for another that speaks of an image, not that of a unit that is left out.
+    """
+    exchanged = own_epsilon.get(Adjacency.REPLACE_ONE.value)
+    return {} if exchanged is None else dict.fromkeys(setup.task.within(setup.config.unit), exchanged)
 
 
 def _cautions(setup: Setup) -> list[str]:

@@ -15,7 +15,17 @@ _EXPLODED = 10.0
 
 
 class Diverged(HalfmaskError):
-    """A run that came to nothing."""
+    """A run that came to nothing.
+
+    Attributes:
+        advice: what to do about it.
+    """
+
+    def __init__(
+        self, message: str, advice: str = "Lower the learning rate, or see 'halfmask plan' for what this number of people can bear"
+    ):
+        super().__init__(message)
+        self.advice = advice
 
 
 def check_course(step: int, weights: Iterable[Tensor], first_loss: float | None, loss: float | None) -> None:

@@ -79,9 +79,20 @@ class Trainer:
             self.make_ready(stop_at)
             self.take_step()
             standing.step += 1
+            if self.post is not None:
+                self.post.check(standing.step)
             if standing.step % setup.steps_per_epoch == 0 or standing.step == stop_at:
                 self._end_epoch()
             self.progress.step(standing.step, setup.steps, self.public_loss, self.epsilon)
+        if self.post is not None:
+            self.post.complete()
+
+    def release(self) -> None:
+        """Put in their place the weights that are to be released: averages, where some were asked for."""
+        if self.standing.step:
+            self.optimiser.release_average()
+        if self.post is not None:
+            self.post.release()
 
     def begin(self) -> None:
         """What comes before the first step: the loss is tried, the whole plan admitted, and public steps are taken."""

@@ -53,6 +53,7 @@ LOGGABLE = frozenset(
         "private_signal",
         "trainable_parameters",
         "interrupted",
+        "came_to_nothing",
         "clip_norm",
     }
 )

@@ -109,6 +109,7 @@ def train_prepared(setup: Setup, out: Path, progress: Progress, resume: bool = F
             trainable_parameters=trainer.engine.size,
         )
     stopped: BaseException | None = None
+    came_to_nothing = ""
     try:
         trainer.train()
     except KeyboardInterrupt as interrupt:
@@ -120,14 +121,13 @@ def train_prepared(setup: Setup, out: Path, progress: Progress, resume: bool = F
             left = "nothing private was spent"
         else:
             left = f"{setup.account.release(standing.run)} of {setup.steps} steps were not spent"
-        stopped = Diverged(
-            f"{error}: training was stopped, and {left}. {out} holds the certificate of what was. Lower the learning rate, or see "
-            "'halfmask plan' for what this number of people can bear"
-        )
-    if standing.step:
-        trainer.optimiser.release_average()
+        stopped = Diverged(f"{error}: training was stopped, and {left}. {out} holds the certificate of what was. {error.advice}")
+        came_to_nothing = str(error)
+    trainer.release()
     finish(trainer.setup, folder, trainer)
-    folder.log("end", step=standing.step, interrupted=stopped is not None)
+    folder.log(
+        "end", step=standing.step, interrupted=stopped is not None, **({"came_to_nothing": came_to_nothing} if came_to_nothing else {})
+    )
     if stopped is not None:
         raise stopped
 
@@ -140,7 +140,8 @@ def finish(setup: Setup, folder: RunFolder, trainer: Trainer) -> None:
     spent = setup.method.private != "unread" and not setup.config.rehearsal and standing.paid
     # A run that spends nothing may still go on from weights that cost something, and hands that on.
     if spent or setup.behind:
-        setup.account.record_model(standing.run, digest, released_hashes(trainer.engine.parameters.values()), setup.behind)
+        moved = [*trainer.engine.parameters.values(), *(() if trainer.post is None else trainer.post.moved())]
+        setup.account.record_model(standing.run, digest, released_hashes(moved), setup.behind)
     folder.save_certificate(certificate_of(setup, trainer.noised, standing, folder.path.name, digest))
     folder.save_weights(weights)
     if setup.data.test is not None:

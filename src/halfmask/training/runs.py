@@ -38,11 +38,26 @@ def open_run(folder: Path, device: str | None = None) -> TrainedRun:
     for name in ("config.yaml", "model.safetensors"):
         if not (folder / name).is_file():
             raise HalfmaskError(f"{folder} has no {name}: expected the folder of a run that 'halfmask train' wrote to its end")
+    why = came_to_nothing(folder)
+    if why:
+        raise HalfmaskError(
+            f"{folder} holds a run that came to nothing ({why}): its weights are no result, only what was paid for. Train anew"
+        )
     config = build_config(load_recipe(str(folder / "config.yaml")), {})
     where = pick_device(device or config.device)
     task = task_named(config.task)(config)
     # The weights the run began with may be gone; those it ended with are in the folder.
     return TrainedRun(folder, config, task, task.open(folder / "model.safetensors").to(where).eval(), where)
+
+
+def came_to_nothing(folder: Path) -> str:
+    """Why a run was given up, in the words of its log; empty for one that was not."""
+    lines = (folder / "log.jsonl").read_text().splitlines() if (folder / "log.jsonl").is_file() else []
+    try:
+        last = json.loads(lines[-1]) if lines else {}
+    except ValueError:
+        return ""
+    return str(last.get("came_to_nothing", ""))
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

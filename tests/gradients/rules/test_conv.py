@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from halfmask.gradients.rules.conv import Convolved
+from halfmask.gradients.engine import ClippingEngine
+from halfmask.gradients.rules.convolved import Convolved
 
 sys.path.insert(0, str(Path(__file__).parent))
 from exactness import assert_exact
@@ -111,3 +112,52 @@ class Windows(nn.Module):
 
 def test_windows_folded_into_the_batch() -> None:
     assert_exact(Windows(), torch.randn(3, 2, 8, 5))
+
+
+class Folded(nn.Module):
+    """Two pictures a record: folded into the batch, or one after the other through the same layer."""
+
+    def __init__(self, layer: nn.Conv2d, folded: bool):
+        super().__init__()
+        self.conv, self.folded = layer, folded
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.folded:
+            y = self.conv(x.flatten(0, 1)).unflatten(0, (-1, 2))
+            return y[:, 0].cos() + 2 * y[:, 1].sin()
+        return self.conv(x[:, 0]).cos() + 2 * self.conv(x[:, 1]).sin()
+
+
+# What waits as factors, what is formed from patches, what as groups of one convolution, and patches of a few channels only.
+FORMS = {"factors": (24, 40, 4, 3, False), "patches": (3, 4, 10, 3, False), "groups": (5, 4, 32, 3, False)}
+FORMS |= {"large kernel": (3, 4, 32, 5, False), "colours last": (3, 4, 32, 3, True)}
+
+
+@pytest.mark.parametrize("units", [None, [2, 0, 2, 1], [0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6]])
+@pytest.mark.parametrize("folded", [True, False])
+@pytest.mark.parametrize("form", FORMS)
+def test_several_pictures_of_a_record_in_every_form(form: str, folded: bool, units: list[int] | None) -> None:
+    torch.manual_seed(0)
+    inputs, outputs, side, kernel, last = FORMS[form]
+    layer = nn.Conv2d(inputs, outputs, kernel, 2, 1, dtype=torch.float64)
+    x = torch.randn(len(units or [0] * 4), 2, inputs, side, side, dtype=torch.float64)
+    if last:
+        layer = layer.to(memory_format=torch.channels_last)
+        x = x.flatten(0, 1).contiguous(memory_format=torch.channels_last).unflatten(0, (-1, 2))
+    assert_exact(Folded(layer, folded), x, units)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_picture_that_is_not_finite_leaves_with_its_record(form: str) -> None:
+    torch.manual_seed(0)
+    inputs, outputs, side, kernel, _ = FORMS[form]
+    model = Folded(nn.Conv2d(inputs, outputs, kernel, 2, 1, dtype=torch.float64), True)
+    x = torch.randn(4, 2, inputs, side, side, dtype=torch.float64)
+    x[1, 0, 0, 0, 0] = torch.nan
+
+    def loss(model: nn.Module, batch: torch.Tensor) -> torch.Tensor:
+        return model(batch).flatten(1).square().sum(1)
+
+    whole = ClippingEngine(model).clipped_sum(loss, x, 1.0)
+    others = ClippingEngine(model).clipped_sum(loss, x[[0, 2, 3]], 1.0)
+    assert whole.nonfinite == 1 and torch.allclose(whole.flat(), others.flat(), rtol=1e-9, atol=1e-12)

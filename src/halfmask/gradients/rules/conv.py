@@ -1,8 +1,6 @@
 """Convolutions in one, two or three dimensions, with any groups, stride, dilation and padding, and transposed ones.
 
-A 1×1 convolution is a linear map over pixels. Any other with few output pixels is a linear map over unfolded patches. With many pixels the
-weights are fewer: the gradient of each record is formed, as the weight gradient of one convolution in which every record is a group of its
-own.
+A 1×1 convolution is a linear map over pixels; what becomes of any other is told in `halfmask.gradients.rules.convolved`.
 
 A transposed convolution is a convolution from its output to its input, so that the two change places.
 """
@@ -10,35 +8,15 @@ A transposed convolution is a convolution from its output to its input, so that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from halfmask.gradients.rules import function_rule, rule
-from halfmask.gradients.terms import Direct, Grouping, Outer, Term, factors_win, ghost_norms, kept, outer_sum
+from halfmask.gradients.rules.convolved import Convolution, Convolved, Kernel
+from halfmask.gradients.terms import Direct, Outer, Term
 
-
-@dataclass(frozen=True)
-class Kernel:
-    """What of a convolution matters here, whether a layer has it or a function was given it."""
-
-    weight: Tensor
-    stride: tuple[int, ...]
-    padding: tuple[int, ...] | str
-    dilation: tuple[int, ...]
-    groups: int
-    padding_mode: str = "zeros"
-
-    @property
-    def kernel_size(self) -> tuple[int, ...]:
-        """As a layer calls it."""
-        return tuple(self.weight.shape[2:])
-
-
-Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d | Kernel
 Numbers = int | Sequence[int]
 
 
@@ -46,6 +24,7 @@ Numbers = int | Sequence[int]
 def convolution(module: nn.Module, inputs: Tensor, output_gradient: Tensor, records: int) -> dict[str, Term]:
     """Weight by the cheapest way; bias as the sum over pixels."""
     assert isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d))
+    _check_images(inputs, module.weight)
     terms: dict[str, Term] = {}
     if module.weight.requires_grad:
         terms["weight"] = _weight(module, inputs, output_gradient, records)
@@ -58,6 +37,7 @@ def convolution(module: nn.Module, inputs: Tensor, output_gradient: Tensor, reco
 def transposed_convolution(module: nn.Module, inputs: Tensor, output_gradient: Tensor, records: int) -> dict[str, Term]:
     """The weight's gradient is that of the convolution from output to input."""
     assert isinstance(module, (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d))
+    _check_images(inputs, module.weight)
     stride, padding, dilation = tuple(module.stride), tuple(int(p) for p in module.padding), tuple(module.dilation)
     terms: dict[str, Term] = {}
     if module.weight.requires_grad:
@@ -81,6 +61,7 @@ def convolution_function(
     groups: int = 1,
 ) -> dict[str, Term]:
     """As for a layer."""
+    _check_images(input, weight)
     axes = weight.dim() - 2
     around = padding if isinstance(padding, str) else _each(padding, axes)
     kernel = Kernel(weight, _each(stride, axes), around, _each(dilation, axes), groups)
@@ -101,10 +82,17 @@ def transposed_convolution_function(
     dilation: Numbers = 1,
 ) -> dict[str, Term]:
     """As for a layer."""
+    _check_images(input, weight)
     axes = weight.dim() - 2
     kernel = Kernel(weight, _each(stride, axes), (0,) * axes, _each(dilation, axes), groups)
     term = _transposed_weight(kernel, _each(padding, axes), input, gradient, records)
     return {"weight": term, "bias": _over_pixels(gradient, records)}
+
+
+def _check_images(inputs: Tensor, weight: Tensor) -> None:
+    """Torch takes a single image without a leading dimension too; its channels must not pass for records."""
+    if inputs.dim() != weight.dim():
+        raise NotImplementedError(f"a single image of shape {tuple(inputs.shape)}")
 
 
 def _each(value: Numbers, axes: int) -> tuple[int, ...]:
@@ -113,7 +101,7 @@ def _each(value: Numbers, axes: int) -> tuple[int, ...]:
 
 
 def _over_pixels(gradient: Tensor, records: int) -> Direct:
-    return Direct(gradient.flatten(2).sum(2).view(records, -1, gradient.shape[1]).sum(1))
+    return Direct(gradient.flatten(2).sum(2).view(records, len(gradient) // records, gradient.shape[1]).sum(1))
 
 
 def _transposed_weight(kernel: Kernel, padding: tuple[int, ...], inputs: Tensor, gradient: Tensor, records: int) -> Term:
@@ -127,6 +115,8 @@ def _transposed_weight(kernel: Kernel, padding: tuple[int, ...], inputs: Tensor,
 
 
 def _weight(module: Convolution, inputs: Tensor, gradient: Tensor, records: int) -> Term:
+    if not len(inputs):
+        return Direct(module.weight.detach().new_zeros(records, *module.weight.shape))
     padded, padding = _padded(module, inputs)
     if prod(module.kernel_size) == 1 and module.groups == 1 and not any(padding):
         every = [slice(None), slice(None)] + [slice(None, None, step) for step in module.stride]
@@ -135,74 +125,8 @@ def _weight(module: Convolution, inputs: Tensor, gradient: Tensor, records: int)
         if len(inputs) != records:
             a, b = (x.reshape(records, -1, x.shape[2]) for x in (a, b))
         return Outer(a, b, module.weight.shape)
-    term = Convolved(padded, gradient, module, padding)
-    if len(inputs) == records:
-        return term
-    # Several images of one record, such as windows: their gradients add up.
-    return term.by_unit(Grouping.of(torch.arange(records).repeat_interleave(len(inputs) // records), records))
-
-
-@dataclass
-class Convolved(Term):
-    """Inputs (already padded but for `padding` zeros on each side) and output gradient of a convolution, one image a record."""
-
-    inputs: Tensor
-    gradient: Tensor
-    module: Convolution
-    padding: tuple[int, ...]
-
-    @property
-    def ghost(self) -> bool:
-        """Whether to wait with inputs and output gradient, and take the norm from unfolded patches."""
-        weight = self.module.weight
-        return self.module.groups == 1 and factors_win(prod(self.gradient.shape[2:]), weight[0].numel(), len(weight))
-
-    def squared_norms(self) -> Tensor:  # noqa: D102
-        if not self.ghost:
-            return self.direct().squared_norms()
-        return ghost_norms(_patches(self.inputs, self.module, self.padding), self.gradient.flatten(2).transpose(1, 2))
-
-    def weighted_sum(self, factors: Tensor, keep: Tensor | None = None) -> Tensor:
-        """From unfolded patches: the ordinary weight gradient would round all records together."""
-        if not self.ghost:
-            return self.direct().weighted_sum(factors, keep)
-        patches = _patches(kept(self.inputs, keep), self.module, self.padding)
-        return outer_sum(patches, kept(self.gradient, keep).flatten(2).transpose(1, 2), factors).view_as(self.module.weight)
-
-    def direct(self) -> Direct:
-        """All gradients at once: with many pixels, by one convolution in which each record has its own groups."""
-        records, module = len(self.inputs), self.module
-        weight = module.weight.detach()
-        if self.ghost:
-            product = self.gradient.flatten(2) @ _patches(self.inputs, module, self.padding)
-            return Direct(product.view(records, *weight.shape))
-        each = weight.unsqueeze(0).expand(records, *weight.shape).reshape(-1, *weight.shape[1:])
-        inputs = self.inputs.contiguous().view(1, -1, *self.inputs.shape[2:])
-        gradient = self.gradient.contiguous().view(1, -1, *self.gradient.shape[2:])
-        product = _weight_gradient(module, inputs, gradient, each, self.padding, records * module.groups)
-        return Direct(product.view(records, *weight.shape))
-
-    def settled(self) -> Term:  # noqa: D102
-        return self if self.ghost else self.direct().settled()
-
-
-def _weight_gradient(
-    module: Convolution, inputs: Tensor, gradient: Tensor, weight: Tensor, padding: tuple[int, ...], groups: int
-) -> Tensor:
-    _, product, _ = torch.ops.aten.convolution_backward(
-        gradient,
-        inputs,
-        weight,
-        None,
-        list(module.stride),
-        list(padding),
-        list(module.dilation),
-        False,
-        [0] * len(padding),
-        groups,
-        [False, True, False],
-    )
-    return product
+    # Several images of one record, such as windows or pairs: their gradients add up.
+    return Convolved(padded, gradient, module, padding, len(inputs) // records)
 
 
 def _padded(module: Convolution, inputs: Tensor) -> tuple[Tensor, tuple[int, ...]]:
@@ -221,15 +145,3 @@ def _padded(module: Convolution, inputs: Tensor) -> tuple[Tensor, tuple[int, ...
         return inputs, tuple(before for before, _ in sides)
     ends = [size for side in reversed(sides) for size in side]
     return F.pad(inputs, ends, mode="constant" if zeros else module.padding_mode), (0,) * len(sides)
-
-
-def _patches(inputs: Tensor, module: Convolution, padding: tuple[int, ...]) -> Tensor:
-    """What each output pixel looks at: images × pixels × (channels · kernel)."""
-    if any(padding):
-        inputs = F.pad(inputs, [size for p in reversed(padding) for size in (p, p)])
-    windows = inputs
-    for axis, (kernel, stride, dilation) in enumerate(zip(module.kernel_size, module.stride, module.dilation, strict=True)):
-        windows = windows.unfold(axis + 2, dilation * (kernel - 1) + 1, stride)[..., ::dilation]
-    axes = len(module.kernel_size)
-    order = (0, *range(2, 2 + axes), 1, *range(2 + axes, 2 + 2 * axes))
-    return windows.permute(order).flatten(1 + axes).flatten(1, axes)

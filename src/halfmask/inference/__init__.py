@@ -1,0 +1,1 @@
+"""What a finished run is used for on files of one's own."""
