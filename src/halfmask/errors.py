@@ -10,7 +10,12 @@ class HalfmaskError(Exception):
     """A problem the user can mend. The command prints its message on one line and exits with code 2.
 
     The message says what was found, what was expected, and what to do.
+
+    Attributes:
+        told: whether another process of the same run says it, so that this one need not.
     """
+
+    told = False
 
 
 def unknown_name(kind: str, found: str, known: Iterable[str]) -> HalfmaskError:

@@ -33,8 +33,8 @@ class _SaysTheSame(Mechanism):
 
     seed: int = 0
 
-    def release(self, clipped: ClippedSum | ClippedCoordinates, subspace: Subspace | LayeredSubspace | None = None) -> Tensor:
-        real = super().release(clipped, subspace)
+    def release_coordinates(self, clipped: ClippedSum | ClippedCoordinates, subspace: Subspace | LayeredSubspace | None) -> Tensor:
+        real = super().release_coordinates(clipped, subspace)
         return (_LENGTH * torch.randn(real.shape, generator=torch.Generator().manual_seed(self.seed))).to(real)
 
 

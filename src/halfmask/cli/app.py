@@ -6,6 +6,7 @@ Heavy modules are imported inside the commands, so that `--help` answers at once
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from typing import Annotated, NoReturn
 
@@ -51,12 +52,17 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _halfmask(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand != "train" and int(os.environ.get("WORLD_SIZE", "1") or 1) > 1 and "RANK" in os.environ:
+        # Each process would do all of it, into the same folder.
+        raise HalfmaskError(
+            f"'halfmask {context.invoked_subcommand}' is done by one process: of all commands 'train' alone goes with torchrun"
+        )
 
 
 app.command("plan")(plan.plan)
@@ -85,6 +91,8 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(args=arguments, prog_name="halfmask")
     except HalfmaskError as error:
+        if error.told:
+            sys.exit(2)
         _fail(str(error))
     except OSError as error:
         if is_about_writing(error):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ from halfmask.cli.settings import (
 from halfmask.errors import HalfmaskError
 
 _PRIVACY, _TRAINING = "Privacy", "Training"
+PROCESSES_PANEL = "Several processes (docs/clusters.md)"
 
 
 def train(
@@ -98,6 +100,33 @@ def train(
     ] = None,
     device: DeviceOption = None,
     threads: ThreadsOption = None,
+    patience: Annotated[
+        float,
+        typer.Option(
+            min=1.0,
+            help="Under torchrun: seconds after which a process that does not answer ends the run.",
+            rich_help_panel=PROCESSES_PANEL,
+            envvar="HALFMASK_PATIENCE",
+        ),
+    ] = 60.0,
+    encrypted_network: Annotated[
+        bool,
+        typer.Option(
+            "--encrypted-network",
+            help="Under torchrun on several machines: the network between them is encrypted and closed to others.",
+            rich_help_panel=PROCESSES_PANEL,
+            envvar="HALFMASK_ENCRYPTED_NETWORK",
+        ),
+    ] = False,
+    shard_private: Annotated[
+        bool,
+        typer.Option(
+            "--shard-private",
+            help="Under torchrun: each process opens the images of its own units alone.",
+            rich_help_panel=PROCESSES_PANEL,
+            envvar="HALFMASK_SHARD_PRIVATE",
+        ),
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -145,15 +174,21 @@ def train(
     folder = out or default_folder(recipe, config.task, config.method)
 
     from halfmask.cli.console import TerminalProgress
+    from halfmask.training.distributed import Joining, is_root
+    from halfmask.training.progress import Progress
     from halfmask.training.running import run_training
 
+    # Of several processes one speaks.
+    speaks = is_root()
     try:
-        with TerminalProgress() as progress:
-            run_training(config, folder, progress, resume)
+        with TerminalProgress() if speaks else nullcontext(Progress()) as progress:
+            folder = run_training(config, folder, progress, resume, Joining(patience, encrypted_network, shard_private))
     except KeyboardInterrupt:
-        _tell_how_to_go_on(folder)
+        if speaks:
+            _tell_how_to_go_on(folder)
         raise typer.Exit(130) from None
-    _summary(folder, as_json)
+    if speaks:
+        _summary(folder, as_json)
 
 
 def _settings_of(out: Path | None) -> str:

@@ -234,6 +234,8 @@ class Units:
         sorted_ids = unit_ids[order]
         starts = np.flatnonzero(np.r_[True, sorted_ids[1:] != sorted_ids[:-1]]) if len(order) else np.zeros(0, int)
         self.members = [np.sort(group[:records_per_unit]) for group in np.split(order, starts[1:])] if len(order) else []
+        # The unit of each record, whether it is kept or not.
+        self.of_records = np.unique(unit_ids, return_inverse=True)[1].reshape(-1)
 
     def __len__(self) -> int:
         return len(self.members)

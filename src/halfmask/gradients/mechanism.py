@@ -103,9 +103,7 @@ class Mechanism:
         subspace, the noise is drawn in its k coordinates: V(Vᵀs + ξ) has the law of VVᵀ(s + z), because VᵀV = I, and the
         unprojected sum is never released.
         """
-        mean = self.release_coordinates(clipped, subspace)
-        with exact_products(clipped.norms.device):
-            return mean if subspace is None else subspace.lift(mean)
+        return lifted(self.release_coordinates(clipped, subspace), subspace)
 
     def release_coordinates(self, clipped: ClippedSum | ClippedCoordinates, subspace: Subspace | LayeredSubspace | None) -> Tensor:
         """The same before it is lifted: k numbers, or p where there is no subspace."""
@@ -122,21 +120,42 @@ class Mechanism:
         return self.noise_multiplier * self.clip_norm / self.expected_batch
 
     def _release(self, clipped: ClippedSum | ClippedCoordinates, subspace: Subspace | LayeredSubspace | None) -> Tensor:
+        clipped = projected(clipped, subspace)
         if isinstance(clipped, ClippedCoordinates):
             if subspace is None or len(clipped.coordinates) != subspace.dimension:
                 raise HalfmaskError("these are coordinates in a subspace: release them with the subspace they were taken in")
             signal, kind = clipped.coordinates, subspace.lifted_dtype
         else:
-            if isinstance(subspace, LayeredSubspace) and subspace.scales is not None:
-                raise HalfmaskError("whitened coordinates may be longer than the gradient that was clipped: clip them, with project_first")
-            total = clipped.flat()
-            signal, kind = (total if subspace is None else subspace.coordinates(total)), clipped.dtype or total.dtype
+            signal = clipped.flat()
+            kind = clipped.dtype or signal.dtype
         mean = torch.empty(len(signal), dtype=kind, device=signal.device)
         # Some at a time: in double precision, all of a large network's noise at once would be the largest thing in memory.
         for place, part in zip(mean.split(_AT_ONCE), signal.split(_AT_ONCE), strict=True):
             noise = self.noise.gaussian(len(part), self.sum_of_four).to(part.device)
             place.copy_(noise.mul_(self.noise_multiplier * self.clip_norm).add_(part).div_(self.expected_batch))
         return mean
+
+
+def projected(clipped: ClippedSum | ClippedCoordinates, subspace: Subspace | LayeredSubspace | None) -> ClippedSum | ClippedCoordinates:
+    """Of a sum of gradients its coordinates in the subspace, if there is one: all that will be released of it.
+
+    Formal guarantees: answers for the same clip norm, because no vector's coordinates are longer than it is. The coordinates of a sum are
+    the sum of coordinates: it does not matter whether parts of it are projected before or after they are added up.
+    """
+    if subspace is None or isinstance(clipped, ClippedCoordinates):
+        return clipped
+    if isinstance(subspace, LayeredSubspace) and subspace.scales is not None:
+        raise HalfmaskError("whitened coordinates may be longer than the gradient that was clipped: clip them, with project_first")
+    with exact_products(clipped.norms.device):
+        return ClippedCoordinates(clipped.norms, clipped.clip_norm, clipped.nonfinite, subspace.coordinates(clipped.flat()))
+
+
+def lifted(released: Tensor, subspace: Subspace | LayeredSubspace | None) -> Tensor:
+    """What was released, as a gradient: coordinates are put back in their place."""
+    if subspace is None:
+        return released
+    with exact_products(released.device):
+        return subspace.lift(released)
 
 
 def check_private_ready(method: Method, private_units: int, batch: float) -> None:

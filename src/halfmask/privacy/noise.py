@@ -38,9 +38,13 @@ class RandomStream:
         self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
     @classmethod
-    def secure(cls) -> RandomStream:
-        """A stream keyed by the operating system's randomness."""
-        return cls(os.urandom(32), "aes-256-ctr keyed by the operating system")
+    def secure(cls, key: bytes | None = None) -> RandomStream:
+        """A stream keyed by the operating system's randomness.
+
+        Args:
+            key: a `fresh_key` that several processes share, so that all of them draw the same; one of its own if not given.
+        """
+        return cls(fresh_key() if key is None else key, "aes-256-ctr keyed by the operating system")
 
     @classmethod
     def seeded(cls, use: str, seed: int, start: int = 0) -> RandomStream:
@@ -88,8 +92,13 @@ class RandomStream:
         return numbers[:count]
 
 
-def open_stream(use: str, insecure_seed: int | None, start: int = 0) -> RandomStream:
-    """The production stream, or the seeded one if a test asked for it."""
+def fresh_key() -> bytes:
+    """A key that the operating system draws, for one stream."""
+    return os.urandom(32)
+
+
+def open_stream(use: str, insecure_seed: int | None, start: int = 0, key: bytes | None = None) -> RandomStream:
+    """The production stream, under a key that others may have too; or the seeded one if a test asked for it."""
     if insecure_seed is None:
-        return RandomStream.secure()
+        return RandomStream.secure(key)
     return RandomStream.seeded(use, insecure_seed, start)

@@ -55,26 +55,28 @@ class FakeHalf(PublicHalf):
             total = total + self._fake_gradient(fakes)
         real = self._public(number)
         if unread and real is not None:
-            gradient, value = self.engine.mean_gradient(real_loss, real)
+            gradient, value = self.mean_gradient(real_loss, real)
             self.loss = None if value is None else -value
             total = total + gradient
         if config.bound == "penalty" and config.penalty:
-            between = fakes if real is None else _between(real, fakes, self.setup.config.seed, number)
-            gradient, _ = self.engine.mean_gradient(_steepness, between)
+            between = fakes if real is None else self._between(real, fakes, number)
+            gradient, _ = self.mean_gradient(_steepness, between)
             total = total + config.penalty * gradient
         return setup.config.public.weight * total
 
     def _fake_gradient(self, fakes: Batch) -> Tensor:
         setup = self.setup
         if setup.method.private != "noised":
-            return self.engine.mean_gradient(fake_loss, fakes)[0]
+            return self.mean_gradient(fake_loss, fakes)[0]
         clipped = self.engine.clipped_sum(fake_loss, fakes, setup.config.clip_norm, chunk=setup.config.chunk)
-        return (clipped.flat() / len(fakes["picture"])).float()
+        count = len(fakes["picture"])
+        return self.group.mean((clipped.flat() / max(1, count)).float(), None, count)[0]
 
     def _fakes(self, number: int) -> Batch:
         assert isinstance(self.model, PoseGAN)
         config = self.setup.config.model
-        noise, joints = (part.to(self.setup.device) for part in self.poses.drawn(self.size, self.model.shape.latent, _FAKES, number))
+        drawn = self.poses.drawn(self.size, self.model.shape.latent, _FAKES, number)
+        noise, joints = (self.group.share(part).to(self.setup.device) for part in drawn)
         maps = heatmaps_of(self.model, joints, config)
         with torch.no_grad():
             return {"picture": self.model.generate(noise, maps)} | ({"heatmaps": maps} if config.conditional else {})
@@ -84,11 +86,16 @@ class FakeHalf(PublicHalf):
         if people is None or not len(people):
             return None
         generator = torch.Generator().manual_seed((self.setup.config.seed * 16 + _PUBLIC) * 1_000_003 + number)
-        rows = torch.randint(len(people), (self.size,), generator=generator)
+        rows = self.group.share(torch.randint(len(people), (self.size,), generator=generator))
         batch = people.batch(rows.numpy(), "private", self.setup.device)
         assert isinstance(self.model, PoseGAN)
         found = {"picture": batch["image"].float() / 127.5 - 1}
         return found | ({"heatmaps": heatmaps_of(self.model, batch["joints"], config)} if config.conditional else {})
+
+    def _between(self, real: Batch, fakes: Batch, number: int) -> Batch:
+        generator = torch.Generator().manual_seed(self.setup.config.seed * 7 + number)
+        share = self.group.share(torch.rand(self.size, 1, 1, 1, generator=generator)).to(self.setup.device)
+        return fakes | {"picture": share * real["picture"] + (1 - share) * fakes["picture"]}
 
 
 def fake_loss(model: nn.Module, batch: Batch) -> Tensor:
@@ -105,13 +112,6 @@ def real_loss(model: nn.Module, batch: Batch) -> Tensor:
 def _steepness(model: nn.Module, batch: Batch) -> Tensor:
     assert isinstance(model, PoseGAN) and isinstance(model.critic, Critic)
     return gradient_penalty(model.critic, batch["picture"], batch.get("heatmaps"), one_sided=True)
-
-
-def _between(real: Batch, fakes: Batch, seed: int, number: int) -> Batch:
-    share = torch.rand(len(fakes["picture"]), 1, 1, 1, generator=torch.Generator().manual_seed(seed * 7 + number)).to(
-        fakes["picture"].device
-    )
-    return fakes | {"picture": share * real["picture"] + (1 - share) * fakes["picture"]}
 
 
 def _outlines(pictures: Tensor) -> Tensor:

@@ -43,6 +43,8 @@ def public_assumptions(setup: Setup) -> list[str]:
     if told_by_id(config.unit) and config.data.strangers:
         parts = " and ".join(f"'{part}'" for part in config.data.strangers)
         lines.append(f"that nobody in {parts} is a protected {config.unit}: declared by the data holder, and not checked, for want of ids")
+    if setup.method.private == "noised":
+        lines.append(setup.group.wire)
     lines += setup.task.public_facts(setup.data)
     lines.append("the test set on which the metrics were measured")
     return lines

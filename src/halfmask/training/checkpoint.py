@@ -112,21 +112,26 @@ def restore(
     samplers: Mapping[str, PublicSampler],
 ) -> None:
     """Take a run up where a checkpoint left it; refuses to go on with other data, other noise, or a ledger that knows of less."""
+    standing.run, standing.begun, standing.step = state["run"], state["begun"], state["step"]
+    standing.paid = setup.group.from_root(lambda: _paid(state, path, setup))
+    setup.model.load_state_dict(state["model"])
+    optimiser.restore(state["optimiser"])
+    for name, sampler in samplers.items():
+        sampler.restore(state["samplers"][name])
+
+
+def _paid(state: dict[str, Any], path: Path, setup: Setup) -> int:
+    """How many steps of the run are paid for, by the ledger of the people it began with."""
     changed = sorted(name for name, value in plan_facts(setup).items() if state["plan"].get(name) != value)
     if changed:
         raise HalfmaskError(
             f"{path} was started with another {', '.join(changed)}: a run goes on with the data and the noise it began "
             "with. Put them (and $HALFMASK_HOME) back as they were, or start a new run"
         )
-    standing.run, standing.begun, standing.step = state["run"], state["begun"], state["step"]
-    standing.paid = sum(spend.steps for spend in setup.account.ledger.spends() if spend.run == standing.run)
-    if standing.paid < standing.step and setup.method.private != "unread" and not setup.config.rehearsal:
+    taken = int(state["step"])
+    paid = sum(spend.steps for spend in setup.account.ledger.spends() if spend.run == state["run"])
+    if paid < taken and setup.method.private != "unread" and not setup.config.rehearsal:
         raise HalfmaskError(
-            f"the run has taken {standing.step} steps and the ledger here knows of {standing.paid}: restore $HALFMASK_HOME as it was, or "
-            "start anew"
+            f"the run has taken {taken} steps and the ledger here knows of {paid}: restore $HALFMASK_HOME as it was, or start anew"
         )
-    standing.paid = max(standing.paid, standing.step)
-    setup.model.load_state_dict(state["model"])
-    optimiser.restore(state["optimiser"])
-    for name, sampler in samplers.items():
-        sampler.restore(state["samplers"][name])
+    return max(paid, taken)

@@ -3,11 +3,14 @@
 private = noised.release(step)        # coins → units → records → clip → sum → noise → ÷ B̄ → lift
 public  = exact.gradient()            # knows no private rows
 optimiser.apply(step, public, private); post.step(step)
+
+Where a run has several processes all of them take these steps; what only one of them may do is asked of `setup.group`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -16,6 +19,7 @@ from torch import Tensor
 from halfmask.gradients.apart import state_kept
 from halfmask.gradients.engine import ClippingEngine, check_records_apart
 from halfmask.privacy.sampling import PublicSampler
+from halfmask.tasks.base import PostProcessing
 from halfmask.training.checkpoint import Standing, restore, state_of
 from halfmask.training.course import check_course
 from halfmask.training.first import take_public_steps_first
@@ -41,8 +45,8 @@ class Trainer:
 
     def __init__(self, setup: Setup, folder: RunFolder, progress: Progress):
         config = setup.config
-        self.setup, self.folder, self.progress = setup, folder, progress
-        self.standing = Standing()
+        self.setup, self.folder, self.progress, self.group = setup, folder, progress, setup.group
+        self.standing = self.group.from_root(Standing)
         self.payments = Payments(setup, self.standing, progress)
         self.public_loss: float | None = None
         # Where it began: a loss far above that is a run that came to nothing.
@@ -79,13 +83,11 @@ class Trainer:
             self.make_ready(stop_at)
             self.take_step()
             standing.step += 1
-            if self.post is not None:
-                self.post.check(standing.step)
+            self._look_at_what_follows(lambda post: post.check(standing.step))
             if standing.step % setup.steps_per_epoch == 0 or standing.step == stop_at:
                 self._end_epoch()
             self.progress.step(standing.step, setup.steps, self.public_loss, self.epsilon)
-        if self.post is not None:
-            self.post.complete()
+        self._look_at_what_follows(lambda post: post.complete())
 
     def release(self) -> None:
         """Put in their place the weights that are to be released: averages, where some were asked for."""
@@ -148,7 +150,14 @@ class Trainer:
         for _ in range(1, public_steps):
             self._apply(self._public_gradient())
         if self.post is not None:
-            self.post.step(step)
+            self._look_at_what_follows(lambda post: post.step(step))
+            self.group.spread(self.setup.model)
+
+    def _look_at_what_follows(self, ask: Callable[[PostProcessing], None]) -> None:
+        """Ask the steps that follow those of the mechanism, where a task has some: they are root's, who hands on what they moved."""
+        post = self.post
+        if post is not None:
+            self.group.from_root(lambda: ask(post))
 
     def _public_gradient(self) -> Tensor:
         gradient = self.exact.gradient()
@@ -167,6 +176,7 @@ class Trainer:
         watched = self._watched_loss()
         self.public_loss = self.public_loss if watched is None else watched
         self.epsilon = setup.spent(step, _COARSE_GRID)
+        self.group.agree("the weights", self._weights)
         self.folder.log(
             "epoch",
             step=step,
@@ -181,17 +191,23 @@ class Trainer:
 
     def _watched_loss(self) -> float | None:
         """The loss of public people whom nothing is trained on."""
-        setup = self.setup
-        return None if setup.watched is None else setup.task.watched_loss(setup.model, setup.watched, setup.device)
+        setup, watched = self.setup, self.setup.watched
+        if watched is None:
+            return None
+        return self.group.from_root(lambda: setup.task.watched_loss(setup.model, watched, setup.device))
+
+    def _weights(self) -> bytes:
+        return b"".join(weight.detach().cpu().contiguous().numpy().tobytes() for weight in self.engine.parameters.values())
 
     def save_checkpoint(self) -> None:
-        """Everything needed to go on, all of it public or post-processing."""
-        state = state_of(self.standing, self.setup, self.optimiser, self.exact.batches, self.noised.clip_norms, self.samplers)
-        self.folder.save_checkpoint(state if self.post is None else state | {"post": self.post.state()})
+        """Everything needed to go on, all of it public or post-processing. Root's alone, who needs nobody else for it."""
+        if self.group.root:
+            state = state_of(self.standing, self.setup, self.optimiser, self.exact.batches, self.noised.clip_norms, self.samplers)
+            self.folder.save_checkpoint(state if self.post is None else state | {"post": self.post.state()})
 
     def resume(self) -> None:
         """Go on from the folder's checkpoint, with fresh coins and noise; what the ledger says was paid stays paid."""
-        state = self.folder.load_checkpoint()
+        state = self.group.from_root(self.folder.load_checkpoint)
         restore(state, self.folder.path, self.standing, self.setup, self.optimiser, self.samplers)
         self.exact.batches = state["public_batches"]
         if self.post is not None:

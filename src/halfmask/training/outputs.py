@@ -145,6 +145,13 @@ class RunFolder:
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
+class Unwritten(RunFolder):
+    """The folder of a run, to a process of it that writes nothing there: another one does."""
+
+    def log(self, event: str, **values: Any) -> None:  # noqa: D102
+        pass
+
+
 @contextmanager
 def only_one(path: Path) -> Iterator[None]:
     """Keeps a second process off a run's folder.

@@ -25,9 +25,9 @@ from halfmask.gradients.apart import refuse_mixing
 from halfmask.gradients.mechanism import method_named
 from halfmask.tasks.own import LossOfItems, OwnTask, OwnView, same_build
 from halfmask.training.config import RunConfig, build_config
-from halfmask.training.outputs import check_folder, only_one
+from halfmask.training.distributed import ALONE, Group
 from halfmask.training.progress import Progress
-from halfmask.training.running import Run, default_progress, train_prepared, written
+from halfmask.training.running import Run, default_progress, train_prepared, working_on, written
 from halfmask.training.setup import Setup, prepare
 
 # The most public records to span a subspace, and the most directions, where nothing else is said.
@@ -115,13 +115,12 @@ def train(
         optimiser,
         settings,
     )
-    progress = progress or default_progress()
-    with only_one(folder):
-        check_folder(folder, config, resume)
+    with working_on(folder, config, resume) as (group, folder):
+        progress = group.progress(progress or default_progress())
         made = optimiser if callable(optimiser) else None
-        setup = own_setup(config, model, loss, private, progress, test, score, public, view, sample, optimiser=made)
+        setup = own_setup(config, model, loss, private, progress, test, score, public, view, sample, optimiser=made, group=group)
         train_prepared(setup, folder, progress, resume)
-    return Run.of(setup, folder)
+        return Run.of(setup, folder)
 
 
 def own_config(recipe: dict[str, Any], public: Any, optimiser: Any, settings: Mapping[str, Any] | None) -> RunConfig:
@@ -150,6 +149,7 @@ def own_setup(
     sample: Any = None,
     facts: Sequence[str] = (),
     optimiser: Callable[[list[nn.Parameter]], torch.optim.Optimizer] | None = None,
+    group: Group = ALONE,
 ) -> Setup:
     """A run on a dataset of one's own, ready to start."""
     if not isinstance(model, nn.Module):
@@ -167,7 +167,7 @@ def own_setup(
         config = build_config(config.plain(), {}, ["public.raw_share=0"])
     task = OwnTask(config, loss, form, score, seen, sample, [KEEPS_NOTHING, *facts], optimiser)
     data = Datasets(records, parts.get("public"), parts.get("test"), config.data.name, fingerprints_of(records))
-    return prepare(config, progress, data, model, task=task)
+    return prepare(config, progress, data, model, task=task, group=group)
 
 
 def _open_part(dataset: Any, part: str, form: Form, config: RunConfig) -> Records:

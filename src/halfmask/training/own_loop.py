@@ -22,6 +22,7 @@ from torch import nn
 
 from halfmask.errors import HalfmaskError
 from halfmask.tasks.own import LossOfItems
+from halfmask.training.distributed import refuse_several
 from halfmask.training.lineage import runs_behind
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder, check_folder, only_one
@@ -93,6 +94,8 @@ class Private:
         config = own_config(recipe, public, None, settings)
         if config.private.optimiser != "shared":
             raise HalfmaskError("private.optimiser is for halfmask.train: here the optimiser is the caller's")
+        # Whose optimiser it is decides what each process makes of a gradient: not for several of them to agree on.
+        refuse_several("a loop of your own (halfmask.Private)")
         self._path, progress = Path(out), progress or Progress()
         self._lock = only_one(self._path)
         self._lock.__enter__()

@@ -18,12 +18,13 @@ from halfmask.data.records import PRIVATE, VIEW, Records, Units
 from halfmask.gradients.apart import state_kept
 from halfmask.gradients.engine import Batch, Clipped, ClippedCoordinates, ClippedSum, ClippingEngine, LossFn
 from halfmask.gradients.layered import LayeredSubspace
-from halfmask.gradients.mechanism import Mechanism
+from halfmask.gradients.mechanism import Mechanism, lifted, projected
 from halfmask.gradients.pieces import whole_units
 from halfmask.gradients.subspace import Subspace
-from halfmask.privacy.noise import open_stream
+from halfmask.privacy.noise import fresh_key, open_stream
 from halfmask.privacy.sampling import PoissonSampler, PublicSampler
 from halfmask.training.config import RunConfig
+from halfmask.training.distributed import Group
 from halfmask.training.influence import Influence
 from halfmask.training.optimise import CoordinateOptimiser
 from halfmask.training.outputs import RunFolder
@@ -71,6 +72,7 @@ class PrivateHalf:
     mechanism: Mechanism
     coordinates: CoordinateOptimiser
     influence: Influence
+    group: Group
     clip_norms: tuple[float, ...]
     subspace: Subspace | LayeredSubspace | None = None
     sharpness: float = 1.0
@@ -94,6 +96,7 @@ class PrivateHalf:
             mechanism,
             CoordinateOptimiser(config.private.optimiser, config.private.momentum),
             influence,
+            setup.group,
             (config.clip_norm,),
             apart=tuple(unit_loss(loss) for loss in setup.task.losses(setup.model).values()),
         )
@@ -106,18 +109,23 @@ class PrivateHalf:
     def release(self, step: int) -> Released:
         """Coins → units → records → clipped sum → noise → ÷ B̄ → lift.
 
+        Of several processes each tosses all the coins and works on its share of the units; root adds up the sums, and noise to them, once.
+        What it released, and nothing else, comes back: k numbers where there is a subspace, which each process lifts for itself.
+
         Formal guarantees: the subsampled Gaussian mechanism that the plan was accounted for; see `Mechanism.release`.
         """
-        rows, unit_index, weight = self.units.records_of(self.poisson.draw())
+        drawn = self.poisson.draw()
+        rows, unit_index, weight = self.units.records_of(self.group.share(drawn, owners=drawn))
         if self.publish is not None:
             self.publish(rows)
         with state_kept(self.engine.model):
             clipped = self.summed(self.pieces(self.records, rows, unit_index, weight, step))
+        clipped = self.group.sum(projected(clipped, self.subspace), drawn)
+        released = self.group.from_root(lambda: self.mechanism.release_coordinates(clipped, self.subspace), hurried=True)
         if self.own_coordinates:
-            released = self.mechanism.release_coordinates(clipped, self.subspace)
             found = Released(move=self._move(released))
         else:
-            released = self.mechanism.release(clipped, self.subspace)
+            released = lifted(released, self.subspace)
             found = Released(gradient=self.config.private.weight * released)
         # A lifted vector is as long as its coordinates.
         numbers = len(released) if self.subspace is None else self.subspace.dimension
@@ -215,12 +223,18 @@ class OpenHalf:
 
     def __init__(self, setup: Setup, engine: ClippingEngine, showing: Showing):
         self.loss, self.engine, self.showing, self.records = setup.task.loss, engine, showing, setup.private
+        self.group, self.owners = setup.group, setup.units.of_records
         self.sampler = PublicSampler(len(setup.private), setup.config.batch, setup.config.seed + 3)
 
     def release(self, step: int) -> Released:
         """The mean gradient of a shuffled batch."""
-        batch = self.showing.show(self.records, self.sampler.draw().numpy(), PRIVATE, use="private", step=step)[0]
-        return Released(gradient=self.engine.mean_gradient(self.loss, batch)[0])
+        drawn = self.sampler.draw().numpy()
+        rows = self.group.share(drawn, owners=self.owners[drawn])
+        gradient = torch.zeros(self.engine.size, device=self.showing.device)
+        if len(rows):
+            batch = self.showing.show(self.records, rows, PRIVATE, use="private", step=step)[0]
+            gradient = self.engine.mean_gradient(self.loss, batch)[0]
+        return Released(gradient=self.group.mean(gradient, None, len(rows))[0])
 
 
 def diagnostics(setup: Setup, folder: RunFolder) -> Callable[[int, Batch, ClippedSum | ClippedCoordinates], None]:
@@ -253,8 +267,9 @@ def unit_loss(loss: LossFn) -> LossFn:
 
 
 def _streams(setup: Setup, clip_norm: float, paid: int) -> tuple[PoissonSampler, Mechanism]:
-    config = setup.config
-    coins = open_stream("coins", config.insecure_seed, paid)
-    noise = open_stream("noise", config.insecure_seed, paid)
+    config, group = setup.config, setup.group
+    # All toss the same coins; the noise is drawn once, by root.
+    coins = open_stream("coins", config.insecure_seed, paid, group.from_root(fresh_key))
+    noise = group.at_root(lambda: open_stream("noise", config.insecure_seed, paid), "the noise")
     poisson = PoissonSampler(len(setup.units), setup.sampling_rate, coins)
     return poisson, Mechanism(setup.noise_multiplier, clip_norm, poisson.expected_batch, noise, config.noise_sum_of_four)

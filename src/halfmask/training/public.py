@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from halfmask.data.records import PRIVATE, VIEW
-from halfmask.gradients.engine import Batch, ClippingEngine
+from halfmask.gradients.engine import Batch, ClippingEngine, LossFn
+from halfmask.gradients.pieces import count_records
 from halfmask.privacy.sampling import PublicSampler
 from halfmask.training.setup import Setup
 from halfmask.training.showing import Showing
@@ -28,6 +29,7 @@ class PublicHalf:
     def __init__(self, setup: Setup, engine: ClippingEngine, showing: Showing):
         config = setup.config
         self.setup, self.engine, self.showing, self.loss_fn = setup, engine, showing, setup.task.view_loss
+        self.group, self.owners = setup.group, setup.units.of_records
         self.loss: float | None = None
         self.batches = 0
         self.size = config.public.batch or config.batch
@@ -38,23 +40,30 @@ class PublicHalf:
 
     def gradient(self) -> Tensor:
         """λ times the exact mean gradient of the next batch."""
-        batch = self.batch()
-        if batch is None:
-            return torch.zeros(self.engine.size, device=self.setup.device)
-        gradient, self.loss = self.engine.mean_gradient(self.loss_fn, batch)
+        gradient, loss = self.mean_gradient(self.loss_fn, self.batch())
+        self.loss = self.loss if loss is None else loss
         return self.setup.config.public.weight * gradient
 
+    def mean_gradient(self, loss_fn: LossFn, batch: Batch | None) -> tuple[Tensor, float | None]:
+        """The mean gradient, and the mean loss, of a batch of which each process has its share."""
+        records = 0 if batch is None else count_records(batch)
+        if batch is None or not records:
+            return self.group.mean(torch.zeros(self.engine.size, device=self.setup.device), None, 0)
+        return self.group.mean(*self.engine.mean_gradient(loss_fn, batch), records)
+
     def batch(self) -> Batch | None:
-        """The next batch."""
+        """This process's share of the next batch; None where that is nothing."""
         setup, parts = self.setup, list[Batch]()
         number, self.batches = self.batches, self.batches + 1
         if self.size > self.raw_count:
-            parts += self.showing.show(setup.private, self.samplers["view"].draw().numpy(), VIEW, use="public", step=number)
+            drawn = self.samplers["view"].draw().numpy()
+            views = self.group.share(drawn, owners=self.owners[drawn])
+            parts += self.showing.show(setup.private, views, VIEW, use="public", step=number) if len(views) else []
         if self.raw_count and setup.raw_public is not None:
             changed = 1 if setup.config.augment.public else None
-            raw = self.samplers["raw"].draw().numpy()
-            parts += self.showing.show(setup.raw_public, raw, PRIVATE, use="public", step=number, times=changed)
-        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+            raw = self.group.share(self.samplers["raw"].draw().numpy())
+            parts += self.showing.show(setup.raw_public, raw, PRIVATE, use="public", step=number, times=changed) if len(raw) else []
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]} if parts else None
 
 
 class SharedBatch(PublicHalf):

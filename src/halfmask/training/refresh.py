@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from halfmask.data.records import VIEW
+from halfmask.data.records import VIEW, Records
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.layered import LayeredSubspace
 from halfmask.gradients.subspace import Subspace, best_dimension
@@ -34,7 +34,8 @@ def refreshed(half: PrivateHalf, setup: Setup, views: PublicSampler, step: int, 
     half = calibrated(half, setup)
     follows = config.private.follow > 0 and setup.method.private == "noised"
     if setup.method.projected:
-        half = replace(half, subspace=_find_subspace(half, setup, views, step))
+        found = setup.group.from_root(lambda: _find_subspace(half, setup, views, step))
+        half = replace(half, subspace=found)
     if follows:
         half = following(half, setup, config.private.follow, step, log)
     if half.subspace is not None:
@@ -54,7 +55,7 @@ def calibrated(half: PrivateHalf, setup: Setup) -> PrivateHalf:
     if not setup.config.private.calibrate or watched is None:
         return half
     # On what the private half is shown of people: of a part of a record a model can be less sure than of the whole.
-    sharpness = setup.task.calibrate(setup.model, watched.batches(watched.shown, setup.device))
+    sharpness = setup.group.from_root(lambda: setup.task.calibrate(setup.model, watched.batches(watched.shown, setup.device)))
     return replace(half, sharpness=sharpness)
 
 
@@ -68,13 +69,17 @@ def following(half: PrivateHalf, setup: Setup, quantile: float, step: int, log: 
         raise HalfmaskError(
             "private.follow needs public people whose gradients to measure: add records with split 'public', or set it to 0"
         )
-    norms = half.summed(half.public_pieces(people, step)).norms
-    norms = norms[torch.isfinite(norms) & (norms > 0)]
-    if len(norms):
-        clip_norm = float(norms.quantile(quantile))
+    clip_norm = setup.group.from_root(lambda: _quantile(half, people, quantile, step))
+    if clip_norm is not None:
         half = replace(half, mechanism=replace(half.mechanism, clip_norm=clip_norm), clip_norms=(*half.clip_norms, clip_norm))
     log("clip", step=step, clip_norm=half.mechanism.clip_norm)
     return half
+
+
+def _quantile(half: PrivateHalf, people: Records, quantile: float, step: int) -> float | None:
+    norms = half.summed(half.public_pieces(people, step)).norms
+    norms = norms[torch.isfinite(norms) & (norms > 0)]
+    return float(norms.quantile(quantile)) if len(norms) else None
 
 
 def _find_subspace(half: PrivateHalf, setup: Setup, views: PublicSampler, step: int) -> Subspace | LayeredSubspace:
@@ -98,8 +103,13 @@ def _find_subspace(half: PrivateHalf, setup: Setup, views: PublicSampler, step: 
 
 def _cut(half: PrivateHalf, setup: Setup, step: int) -> Subspace | LayeredSubspace:
     """As many coordinates as held-out public people say are worth their noise."""
-    assert half.subspace is not None and setup.watched is not None
-    pieces = half.public_pieces(setup.watched, step)
-    each = torch.cat([half.engine.coordinates(half.loss, batch, half.subspace, units, setup.config.chunk) for batch, units in pieces])
-    scale = (half.mechanism.clip_norm / each.norm(dim=1, keepdim=True).clamp(min=1e-12)).clamp(max=1)
-    return half.subspace.first(best_dimension(each * scale, half.mechanism.noise_in_mean))
+    subspace, watched = half.subspace, setup.watched
+    assert subspace is not None and watched is not None
+
+    def worth() -> int:
+        pieces = half.public_pieces(watched, step)
+        each = torch.cat([half.engine.coordinates(half.loss, batch, subspace, units, setup.config.chunk) for batch, units in pieces])
+        scale = (half.mechanism.clip_norm / each.norm(dim=1, keepdim=True).clamp(min=1e-12)).clamp(max=1)
+        return best_dimension(each * scale, half.mechanism.noise_in_mean)
+
+    return subspace.first(setup.group.from_root(worth))

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from halfmask.errors import HalfmaskError
 from halfmask.training.certify import certificate_of
 from halfmask.training.config import RunConfig, build_config, load_recipe
 from halfmask.training.course import Diverged
+from halfmask.training.distributed import Group, Joining, ProcessLost
+from halfmask.training.distributed import group as processes
 from halfmask.training.lineage import released_hashes
 from halfmask.training.loop import Trainer
-from halfmask.training.outputs import RunFolder, check_folder, only_one
+from halfmask.training.outputs import RunFolder, Unwritten, check_folder, only_one
 from halfmask.training.progress import Progress
 from halfmask.training.runs import read_json
 from halfmask.training.setup import Setup, prepare
@@ -43,7 +47,9 @@ class Run:
     @classmethod
     def of(cls, setup: Setup, folder: Path) -> Run:
         """What a run left in its folder."""
-        metrics, certificate = read_json(folder / "metrics.json"), read_json(folder / "certificate.json")
+        metrics, certificate = setup.group.from_root(
+            lambda: tuple(read_json(folder / f"{name}.json") for name in ("metrics", "certificate"))
+        )
         assert certificate is not None
         return cls(setup.model, {} if metrics is None else metrics["metrics"], certificate, folder, setup)
 
@@ -68,35 +74,47 @@ def run(
         resume: go on with the run in `out`, which was stopped.
     """
     config = build_config(load_recipe(recipe), {}, [f"{name}={written(value)}" for name, value in (settings or {}).items()])
-    folder, progress = Path(out), progress or default_progress()
-    with only_one(folder):
-        check_folder(folder, config, resume)
-        setup = prepare(config, progress)
+    with working_on(Path(out), config, resume) as (group, folder):
+        progress = group.progress(progress or default_progress())
+        setup = prepare(config, progress, group=group)
         train_prepared(setup, folder, progress, resume)
-    return Run.of(setup, folder)
+        return Run.of(setup, folder)
 
 
-def run_training(config: RunConfig, out: Path, progress: Progress | None = None, resume: bool = False) -> Path:
+def run_training(
+    config: RunConfig, out: Path, progress: Progress | None = None, resume: bool = False, joining: Joining | None = None
+) -> Path:
     """Train, evaluate and certify; returns the run folder. After Ctrl-C the folder is complete for the steps that were taken."""
-    progress = progress or Progress()
-    with only_one(out):
-        check_folder(out, config, resume)
-        train_prepared(prepare(config, progress), out, progress, resume)
-    return out
+    with working_on(out, config, resume, joining) as (group, folder):
+        progress = group.progress(progress or Progress())
+        train_prepared(prepare(config, progress, group=group), folder, progress, resume)
+    return folder
+
+
+@contextmanager
+def working_on(out: Path, config: RunConfig, resume: bool = False, joining: Joining | None = None) -> Iterator[tuple[Group, Path]]:
+    """The processes of a run, and its folder, which root alone works on: a second run is kept off it."""
+    group = processes(joining)
+    with group.together():
+        folder = group.from_root(lambda: out)
+        with only_one(folder) if group.root else nullcontext():
+            group.from_root(lambda: check_folder(folder, config, resume))
+            yield group, folder
 
 
 def train_prepared(setup: Setup, out: Path, progress: Progress, resume: bool = False) -> None:
     """The same for a run that is ready to start, in a folder that is locked."""
-    config = setup.config
-    if not resume:
-        check_admission(setup)
-    folder = RunFolder(out) if resume else RunFolder.create(out, config)
+    config, group = setup.config, setup.group
+    if config.unsafe_diagnostics and group.size > 1:
+        raise HalfmaskError("unsafe_diagnostics is for one process: start the run without torchrun, or leave it out")
+    folder = group.from_root(lambda: _opened(setup, out, resume))
+    folder = folder if group.root else Unwritten(folder.path)
     trainer = Trainer(setup, folder, progress)
     standing = trainer.standing
     if resume:
         trainer.resume()
         # What was certified is about to be no longer so.
-        folder.withdraw()
+        group.from_root(folder.withdraw)
     else:
         # The run's name is on disk before the first step is paid for, so that whatever happens its spending can be found.
         trainer.save_checkpoint()
@@ -112,24 +130,50 @@ def train_prepared(setup: Setup, out: Path, progress: Progress, resume: bool = F
     came_to_nothing = ""
     try:
         trainer.train()
-    except KeyboardInterrupt as interrupt:
-        stopped = interrupt
+    except (KeyboardInterrupt, ProcessLost) as stop:
+        stopped = stop
         progress.warn(f"stopped after {standing.step} of {setup.steps} steps; writing down what was done")
-        trainer.save_checkpoint()
     except Diverged as error:
-        if setup.method.private == "unread" or config.rehearsal:
-            left = "nothing private was spent"
-        else:
-            left = f"{setup.account.release(standing.run)} of {setup.steps} steps were not spent"
-        stopped = Diverged(f"{error}: training was stopped, and {left}. {out} holds the certificate of what was. {error.advice}")
-        came_to_nothing = str(error)
+        stopped, came_to_nothing = error, str(error)
+    if stopped is None:
+        group.from_root(lambda: write_down(trainer))
+        group.spread(setup.model)
+        return
+    if group.root:
+        # By root alone: of the others nobody may be left.
+        with group.undisturbed():
+            if isinstance(stopped, Diverged):
+                stopped = _given_up(trainer, stopped)
+            else:
+                trainer.save_checkpoint()
+            write_down(trainer, interrupted=True, came_to_nothing=came_to_nothing)
+    raise stopped
+
+
+def _opened(setup: Setup, out: Path, resume: bool) -> RunFolder:
+    if resume:
+        return RunFolder(out)
+    check_admission(setup)
+    return RunFolder.create(out, setup.config)
+
+
+def _given_up(trainer: Trainer, error: Diverged) -> Diverged:
+    """What a run that came to nothing leaves: it gives back what it did not spend."""
+    setup, run = trainer.setup, trainer.standing.run
+    if setup.method.private == "unread" or setup.config.rehearsal:
+        left = "nothing private was spent"
+    else:
+        left = f"{setup.account.release(run)} of {setup.steps} steps were not spent"
+    where = trainer.folder.path
+    return Diverged(f"{error}: training was stopped, and {left}. {where} holds the certificate of what was. {error.advice}")
+
+
+def write_down(trainer: Trainer, interrupted: bool = False, came_to_nothing: str = "") -> None:
+    """Put the weights that are to be released in place, with their certificate, and end the log."""
     trainer.release()
-    finish(trainer.setup, folder, trainer)
-    folder.log(
-        "end", step=standing.step, interrupted=stopped is not None, **({"came_to_nothing": came_to_nothing} if came_to_nothing else {})
-    )
-    if stopped is not None:
-        raise stopped
+    finish(trainer.setup, trainer.folder, trainer)
+    why = {"came_to_nothing": came_to_nothing} if came_to_nothing else {}
+    trainer.folder.log("end", step=trainer.standing.step, interrupted=interrupted, **why)
 
 
 def finish(setup: Setup, folder: RunFolder, trainer: Trainer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -20,6 +21,7 @@ from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.units import told_by_id
 from halfmask.tasks.base import Task, task_named
 from halfmask.training.config import RunConfig
+from halfmask.training.distributed import ALONE, Group, device_here
 from halfmask.training.lineage import runs_behind
 from halfmask.training.parts import divide_public, parted, set_basis_apart
 from halfmask.training.progress import Progress
@@ -39,6 +41,7 @@ class Setup:
         watched: public records whose loss may be shown.
         account: what was spent on these people, and what may be.
         behind: runs on these people whose weights this one goes on from.
+        group: the processes that take the steps together. Of several, only root has the account.
         plan: what the accountant is told; `steps` is the whole plan. None where no noise is involved.
     """
 
@@ -59,6 +62,7 @@ class Setup:
     noise_multiplier: float
     account: Account
     behind: tuple[str, ...] = ()
+    group: Group = ALONE
 
     @property
     def plan(self) -> SampledGaussian | None:
@@ -107,21 +111,24 @@ def prepare(
     model: nn.Module | None = None,
     planning: bool = False,
     task: Task | None = None,
+    group: Group = ALONE,
 ) -> Setup:
     """Load and check everything; nothing private is spent here.
 
     Args:
         data, model, task: instead of those the config names; how an audit, or a model of the user's own, takes the same road.
         planning: only find out what a run would mean: no view and no feature is computed.
+        group: the processes that prepare the run together.
     """
     method = method_named(config.method)
-    device = pick_device(config.device)
+    device = pick_device(device_here(config.device))
     torch.manual_seed(config.seed)
     task = task or task_named(config.task)(config)
     data = data or task.load(progress.stage)
     view = task.view() or make_view(config.view.name, config.view.options)
     data = parted(config, data, progress)
-    account = Account(data.fingerprints, config.unit)
+    everyone = data.fingerprints
+    account = group.at_root(lambda: Account(everyone, config.unit), "the ledger")
     if config.rehearsal:
         data = rehearsal_of(data, view)
         progress.message(
@@ -135,16 +142,17 @@ def prepare(
             f"strategy {config.strategy} keeps most of the network as it is, and model.weights names none: the frozen part is random. Set "
             "model.weights to a checkpoint"
         )
-    behind = tuple(runs_behind(weights if config.strategy != "scratch" else None, account, model))
+    behind = tuple(group.from_root(lambda: runs_behind(weights if config.strategy != "scratch" else None, account, model)))
     model = task.build(data) if model is None else model
     if behind:
         progress.warn(
             f"the initial weights come from {len(behind)} earlier run(s) on these people: the certificate will state the ε of all "
             f"of them together"
         )
-    given_up = account.given_up(fingerprints_of(data.private))
+    prints = fingerprints_of(data.private)
+    given_up = group.from_root(lambda: account.given_up(prints))
     # Other pictures of somebody who is public: they are not public themselves, and there is nobody left to protect in them.
-    known = account.given_up(fingerprints_of(data.private), by_subject=True) if told_by_id(config.unit) else given_up
+    known = group.from_root(lambda: account.given_up(prints, by_subject=True)) if told_by_id(config.unit) else given_up
     if (given_up | known).any():
         progress.message(
             f"{(given_up | known).sum():,} private records are public for good, because an earlier run gave them up or was pre-trained on "
@@ -170,12 +178,14 @@ def prepare(
     check_private_ready(method, len(units), config.batch)
     task.prepare(model, data.public)
     model.to(device).eval()
+    group.agree("the private units", lambda: b"".join(np.ascontiguousarray(ids).tobytes() for ids in (private.ids, units.of_records)))
+    group.spread(model)
     task.trainable(model, config.strategy)
-    steps = math.ceil(config.epochs * len(units) / config.batch)
+    planned = steps = math.ceil(config.epochs * len(units) / config.batch)
     rate = min(1.0, config.batch / len(units))
     sigma = 0.0
     if method.private == "noised":
-        sigma, steps = _noise(config, method, len(units), rate, steps, progress)
+        sigma, steps = group.from_root(lambda: _noise(config, method, len(units), rate, planned, progress))
         if not planning:
             prospect = _prospect(config, method, model, len(units), rate, steps, sigma)
             doubt = check_prospect(replace(prospect, projected=with_subspace(method, task, view)), config.even_so)
@@ -226,6 +236,7 @@ def prepare(
         sigma,
         account,
         behind,
+        group,
     )
 
 

@@ -82,6 +82,9 @@ class Payments:
 
     def begin(self, half: PrivateHalf) -> None:
         """Have the whole plan admitted before the first step, not refused when the budget runs out in the middle."""
+        self.setup.group.from_root(lambda: self._begin(half))
+
+    def _begin(self, half: PrivateHalf) -> None:
         setup, run = self.setup, self.standing.run
         if self.standing.paid and setup.account.ledger.reserved(run) >= setup.steps:
             return
@@ -93,10 +96,10 @@ class Payments:
             setup.account.record_read(f"{run} (declared)", declared)
 
     def ahead(self, steps: int, half: PrivateHalf) -> None:
-        """Write the cost of the next steps down before the first of them draws a batch."""
+        """Write the cost of the next steps down before the first of them draws a batch: root does, and nobody tosses a coin before."""
         if self._reads_private:
             if not self.setup.config.rehearsal:
-                self.setup.account.pay(self._spend(self.standing.paid, steps, half))
+                self.setup.group.from_root(lambda: self.setup.account.pay(self._spend(self.standing.paid, steps, half)))
             self.standing.paid += steps
 
     def _spend(self, first: int, steps: int, half: PrivateHalf) -> Spend:
