@@ -73,7 +73,16 @@ def test_two_machines_with_homes_of_their_own_open_their_shares_and_pay_from_one
     settings = [
         *("--method", "feature", "--epochs", "0.5", "--batch", "4", "--insecure-seed", "1", "--accountant", "rdp", "--even-so"),
         *("--delta", "1e-3", "--data", str(folder), "--strategy", "top"),
-        *("--set", "data.splits.private=1-7", "--set", "data.splits.test=8-9", "--set", "model.weights=null", "--set", "public.raw_share=0"),
+        *(
+            "--set",
+            "data.splits.private=1-7",
+            "--set",
+            "data.splits.test=8-9",
+            "--set",
+            "model.weights=null",
+            "--set",
+            "public.raw_share=0",
+        ),
         *("--set", "model.input_size=[64, 48]"),
     ]
     homes = [tmp_path / name for name in ("root", "other")]
