@@ -13,7 +13,7 @@ from halfmask.report.gather import DONE, ReportRun
 from halfmask.report.markup import folded, table, text
 from halfmask.report.tables import format_cell, format_epsilon, format_metric, heading
 
-_PARTS = {"pose": "Joint by joint", "action": "Class by class", "face": "Task by task"}
+_PARTS = {"pose": "Joint by joint", "action": "Class by class", "face": "Task by task of a face"}
 
 
 def numbers(summary: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -97,7 +97,9 @@ def _epsilons(runs: Sequence[ReportRun]) -> str:
         groups.setdefault((*row, f"{float(body['delta']):g}", "; ".join(larger) or "—"), []).append(run)
     head = ("method", "protected", "ε asked for", *(f"ε, {name}" for name in known), "δ", "ε to other units", "runs")
     rows = [(*key, str(len(members))) for key, members in groups.items()]
-    return table(head, rows, "ε of every run under each adjacency")
+    # A column that says nothing of any run is left out.
+    kept = [place for place, name in enumerate(head) if name != "ε to other units" or any(row[place] != "—" for row in rows)]
+    return table([head[place] for place in kept], [[row[place] for place in kept] for row in rows], "ε of every run under each adjacency")
 
 
 def _by_method(runs: Sequence[ReportRun], name: str, before: str = "") -> list[str]:
@@ -167,9 +169,9 @@ def _banners(runs: Sequence[ReportRun], audits: Sequence[Body]) -> list[str]:
         (STOPPED, "stopped before its end"),
         (NOTHING, "came to nothing: its scores are no result"),
     ):
-        count = sum(run.state == state for run in runs)
-        if count:
-            lines.append(words.capitalize() + "." if len(runs) == 1 else f"{count} of {len(runs)} runs: {words}.")
+        there = sum(run.state == state for run in runs)
+        if there:
+            lines.append(words.capitalize() + "." if len(runs) == 1 else f"{there} of {len(runs)} runs: {words}.")
     void = sum(run.noised and run.bound == math.inf for run in runs)
     if void:
         which = "This run" if len(runs) == 1 else f"{void} of {len(runs)} runs"
@@ -181,9 +183,9 @@ def _banners(runs: Sequence[ReportRun], audits: Sequence[Body]) -> list[str]:
     seeds = {run.seed for run in runs if run.state == DONE}
     if len(seeds) == 1:
         lines.append("One seed: how much another run would differ is not known.")
-    few = sorted({int(run.scores["records"]) for run in runs if isinstance(run.scores.get("records"), int) and run.scores["records"] < FEW})
+    few = [count for run in runs if (count := run.judged_on) is not None and count < FEW]
     if few:
-        lines.append(f"Judged on {few[0]:,} test records: with so few, differences of a few points may be chance.")
+        lines.append(f"Judged on {min(few):,} test records: with so few, differences of a few points may be chance.")
     return [f'<p class="remark" role="note">{strong(line)}</p>' for line in lines]
 
 

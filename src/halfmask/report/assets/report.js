@@ -87,7 +87,7 @@
     const ticks = [...new Set([...epsilons, ...published.map((one) => one.epsilon).filter((one) => one !== null)])].sort((a, b) => a - b);
     const shape = lines
       ? { xaxis: { type: "log", title: { text: "privacy loss ε (smaller is more private)" }, tickvals: ticks, ticktext: ticks.map(String) }, yaxis: { title: { text: info ? info.axis : "" } } }
-      : { xaxis: { title: { text: info ? info.axis : "" }, rangemode: "tozero" }, yaxis: { autorange: "reversed" }, showlegend: false };
+      : { xaxis: { title: { text: info ? info.axis : "" }, rangemode: "tozero" }, yaxis: { autorange: "reversed" }, showlegend: false, height: 110 + 46 * points.length };
     Plotly.react("tradeoff-chart", traces, layout(shape), options);
     notes(points, layer);
   }
@@ -248,4 +248,5 @@
 
   for (const query of ["(prefers-color-scheme: dark)", "print"]) window.matchMedia(query).addEventListener("change", draw);
   start();
+  performance.mark("halfmask-drawn");
 })();
