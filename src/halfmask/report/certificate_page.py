@@ -30,7 +30,7 @@ _QUIET = (
     "--no-pdf-header-footer",
 )
 # Sizes of letters to try, in points, until all fits on two pages.
-_POINTS = (10.0, 9.5, 9.0, 8.5, 8.0, 7.5, 7.0)
+_POINTS = (10.0, 9.0, 8.0, 7.0)
 _FIELDS = ("Name and function", "Place and date", "Signature")
 _PAGE = re.compile(rb"/Type\s*/Page\b")
 
