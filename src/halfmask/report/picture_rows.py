@@ -105,7 +105,8 @@ def rows_of_pictures(columns: Sequence[Column], drawn: str = "") -> str:
             f"<figcaption>{text(column.title)}</figcaption></figure>"
             for column in columns
         )
-        rows.append(f'<div class="people">{"".join(cells)}</div>')
+        height, width = columns[-1].pictures[number].shape[:2]
+        rows.append(f'<div class="people{" wide" if width > height else ""}">{"".join(cells)}</div>')
     words = f"{drawn}. " if drawn else ""
     note = f"{words}Test records, to whom no promise was made. Shown: {CHOSEN}."
     return "\n".join([*rows, f'<p class="small">{text(note)}</p>'])

@@ -22,7 +22,8 @@ _CHANGES = {
     "zero-out": "as it was, or with its private part left out",
     "replace-one": "as it was, or with its private part exchanged for any other",
 }
-_ADJACENCIES = tuple(one.value for one in Adjacency)
+# The one that certificates are made for by default first: on a phone it is seen without scrolling.
+_ADJACENCIES = (Adjacency.ZERO_OUT.value, Adjacency.REPLACE_ONE.value, Adjacency.ADD_REMOVE.value)
 # With fewer test records than this a page says that there are few.
 FEW = 200
 
@@ -93,9 +94,9 @@ def _epsilons(runs: Sequence[ReportRun]) -> str:
         asked = "—" if run.epsilon is None else f"{run.epsilon:g}"
         larger = [f"{number(each['epsilon'])} to one {name} of up to {each['most']}" for name, each in body.get("coarser", {}).items()]
         larger += [f"{number(cost)} to one {name} of it" for name, cost in body.get("finer", {}).items()]
-        row = (run.method, f"one {body['unit']} of {int(body['units']):,}", asked, *cells)
-        groups.setdefault((*row, f"{float(body['delta']):g}", "; ".join(larger) or "—"), []).append(run)
-    head = ("method", "protected", "ε asked for", *(f"ε, {name}" for name in known), "δ", "ε to other units", "runs")
+        whom = f"one {body['unit']} of {int(body['units']):,}"
+        groups.setdefault((run.method, asked, *cells, f"{float(body['delta']):g}", whom, "; ".join(larger) or "—"), []).append(run)
+    head = ("method", "ε asked for", *(f"ε, {name}" for name in known), "δ", "protected", "ε to other units", "runs")
     rows = [(*key, str(len(members))) for key, members in groups.items()]
     # A column that says nothing of any run is left out.
     kept = [place for place, name in enumerate(head) if name != "ε to other units" or any(row[place] != "—" for row in rows)]
@@ -158,7 +159,9 @@ def _view_of(run: ReportRun) -> tuple[str, str] | None:
     except (HalfmaskError, TypeError, AttributeError):
         return None
     numbers = {one.name: getattr(view, one.name) for one in fields(view)}
-    return str(chosen["name"]), ", ".join(f"{name} {value:g}" for name, value in numbers.items() if isinstance(value, int | float))
+    return str(chosen["name"]), ", ".join(
+        f"{name} {value:g}" for name, value in numbers.items() if isinstance(value, int | float) and not isinstance(value, bool)
+    )
 
 
 def _banners(runs: Sequence[ReportRun], audits: Sequence[Body]) -> list[str]:
