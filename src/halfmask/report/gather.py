@@ -19,6 +19,8 @@ from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import METHODS
 from halfmask.report.tables import UNKNOWN
 
+# The same reader in C, ten times as fast, where PyYAML was built with it.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # How deep below a folder runs are looked for: a folder of sweeps, whose runs lie in `runs`.
 _DEPTH = 3
 # What tells lines of a chart apart by switches of their own; and settings that say nothing about how a run was made.
@@ -186,7 +188,7 @@ def run_folders(folder: Path, depth: int = _DEPTH) -> list[Path]:
 
 def _read(folder: Path, name: str) -> ReportRun:
     try:
-        config = yaml.safe_load((folder / "config.yaml").read_text())
+        config = yaml.load((folder / "config.yaml").read_text(), _LOADER)
     except (yaml.YAMLError, UnicodeDecodeError):
         config = None
     if not isinstance(config, dict):
