@@ -27,6 +27,7 @@ from halfmask.cli import (
     predict,
     pretrain,
     recipes,
+    report,
     sanitise,
     train,
 )
@@ -71,6 +72,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("sanitise")(sanitise.sanitise)
 app.command("compare")(compare.compare)
+app.command("report")(report.report)
 app.command("pretrain")(pretrain.pretrain)
 app.add_typer(data.app, name="data")
 app.command("account")(account.account)
