@@ -17,6 +17,7 @@ from halfmask.gradients.mechanism import METHODS, Method, check_private_ready, m
 from halfmask.privacy.account import Account
 from halfmask.privacy.accounting import SampledGaussian, calibrate, epsilon, steps_within
 from halfmask.privacy.adjacency import Adjacency
+from halfmask.privacy.remote import open_account
 from halfmask.privacy.units import told_by_id
 from halfmask.tasks.base import Task, task_named
 from halfmask.training.config import RunConfig
@@ -121,7 +122,7 @@ def prepare(
     data = data or task.load(progress.stage)
     view = task.view() or make_view(config.view.name, config.view.options)
     data = parted(config, data, progress)
-    account = Account(data.fingerprints, config.unit)
+    account = open_account(data.fingerprints, config.unit)
     if config.rehearsal:
         data = rehearsal_of(data, view)
         progress.message(
