@@ -30,6 +30,7 @@ from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.fingerprints import key
 from halfmask.privacy.guest import refuse_guests
 from halfmask.privacy.home import private_folder
+from halfmask.privacy.locking import check_locks
 from halfmask.privacy.spends import Spend, total_epsilon
 
 _FIRST_HASH = "0" * 64
@@ -201,6 +202,7 @@ def ledger_names(folder: Path | None = None) -> list[str]:
 
 
 def _lock(folder: Path) -> FileLock:
+    check_locks(folder)
     # One for all ledgers of a home: related datasets are found, judged and written to as one.
     return FileLock(folder / "lock", mode=0o600, is_singleton=True)
 

@@ -165,7 +165,7 @@ class Desk:
         if account is None:
             raise HalfmaskError("it was not said whose account this is about: open it first")
         if question == "lines":
-            return Ledger(*about).lines()
+            return next(one for one in (account.ledger, *account.related()) if [one.dataset] == [*about]).lines()
         if question == "related_names":
             return account.related_names
         if question not in _ABOUT_PEOPLE:
@@ -175,8 +175,8 @@ class Desk:
     def _enter(self, lease: str, prints: Fingerprints, unit: str, name: str) -> None:
         if prints.dataset != name:
             raise HalfmaskError(
-                f"the same fingerprints are called {prints.dataset[:8]}… here and {name[:8]}… where the run works: it names people by another "
-                "key, and they would get a second budget"
+                f"the same fingerprints are called {prints.dataset[:8]}… here and {name[:8]}… where the run works: it names people by "
+                "another key, and they would get a second budget"
             )
         self._accounts[lease] = Account(prints, unit)
 
