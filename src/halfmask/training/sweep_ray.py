@@ -1,9 +1,8 @@
 """Runs of a sweep on a Ray cluster, all of them spending through one ledger: that of the home where the command was started.
 
-Three things live on the cluster. The *desk*, an actor on the machine of the command, owns its home: runs ask it before each block of steps
-(`halfmask.privacy.remote` says what crosses), and a run that gets no answer stops before it tosses a coin. The *post*, another actor,
-passes on what runs tell of themselves. And a *task* for each attempt at a run, with the threads and GPUs that it asks for; it is a guest of
-the desk's home, whatever home its own machine has.
+Two things live on the cluster. The *desk*, an actor on the machine of the command, owns its home: runs ask it before each block of steps
+(`halfmask.privacy.remote` says what crosses), and a run that gets no answer stops before it tosses a coin. And a *task* for each attempt at
+a run, with the threads and GPUs that it asks for; it is a guest of the desk's home, whatever home its own machine has.
 
 Nothing is tried again by Ray itself: a payment that may or may not have arrived is paid again by a run that goes on, not by a message.
 """
@@ -63,10 +62,9 @@ class RayCrew(Crew):
 
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         own = {"env_vars": {"HALFMASK_HOME": str(home())}}
-        # Of every actor: none is restarted. A desk that is gone is a sweep that stops, and the same command goes on.
-        beside = {"num_cpus": 0, "scheduling_strategy": here, "max_restarts": 0, "max_task_retries": 0}
-        self.desk = ray.remote(RayDesk).options(**beside, runtime_env=own).remote()
-        self.post = ray.remote(_Post).options(**beside).remote()
+        # Never restarted, no question asked twice. A desk that is gone is a sweep that stops, and the same command goes on.
+        beside = {"num_cpus": 0, "scheduling_strategy": here, "max_restarts": 0, "max_task_retries": 0, "runtime_env": own}
+        self.desk = ray.remote(RayDesk).options(**beside).remote()
         if ray.get(self.desk.check.remote(), timeout=PATIENCE) != _names(key()):
             raise HalfmaskError(f"the ledger's actor does not see the home {home()}: start the sweep where its ledgers are")
         self._gpus = self.gpus if self.gpus is not None else float(ray.cluster_resources().get("GPU", 0) > 0)
@@ -78,7 +76,10 @@ class RayCrew(Crew):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         marker(self.out).unlink(missing_ok=True)
-        self.ray.shutdown()
+        if self._own:
+            self.ray.shutdown()
+        else:
+            self.ray.kill(self.desk)
 
     def _connect(self) -> None:
         ray = self.ray
@@ -87,8 +88,12 @@ class RayCrew(Crew):
                 f"--ray {self.address} is a client's connection, and the ledger must be on a machine of the cluster: start the sweep "
                 "there, with --ray auto"
             )
+        self._own = not ray.is_initialized()
+        if not self._own:
+            # A program that uses Ray already: its connection serves, and stays.
+            return
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error", "ignore_reinit_error": False}
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
         if self.address == "local":
             cores = (self.at_once or max(1, (os.cpu_count() or 1) // self.threads)) * self.threads
             quiet |= {"num_cpus": cores, "include_dashboard": False}
@@ -124,13 +129,13 @@ class RayCrew(Crew):
         lease = secrets.token_hex(16)
         self._ask_desk(self.desk.lend.remote(lease, job.run.folder.resolve())).opened()
         wants = {"num_cpus": self.threads, "num_gpus": 0 if job.run.config.device == "cpu" else self._gpus, "max_retries": 0}
-        given = (job, lease, self.desk, self.post, self.threads, self.out, self._sign, code_digest(), _environment())
+        given = (job, lease, self.desk, self.threads, self.out, self._sign, code_digest(), _environment())
         self._at_work[self._task.options(**wants).remote(*given)] = (job, lease)
 
     def wait(self, hear: Callable[[News], None]) -> list[Outcome]:  # noqa: D102
         ray = self.ray
         ready, _ = ray.wait(list(self._at_work), timeout=_MOMENT, num_returns=len(self._at_work))
-        for news in self._ask_desk(self.post.collect.remote()):
+        for news in self._ask_desk(self.desk.collect.remote()):
             hear(news)
         ended = []
         for task in ready:
@@ -170,29 +175,28 @@ class RayCrew(Crew):
 
 
 class RayDesk(Desk):
-    """The desk as an actor: one question at a time, on the machine whose home it owns."""
+    """The desk as an actor: one question at a time, on the machine whose home it owns. What runs tell of themselves passes here, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._news: list[News] = []
+
+    def tell(self, news: News) -> None:
+        """Of a run at work."""
+        self._news.append(news)
+
+    def collect(self) -> list[News]:
+        """What was told since the last time."""
+        news, self._news = self._news, []
+        return news
 
     def check(self) -> str:
         """Names the key of this home, so that whoever started the desk can tell that it is in the right one."""
         return _names(key())
 
 
-class _Post:
-    """Passes on what runs tell. Beside the desk and not in it: a report never waits for a comparison of people, nor a payment for one."""
-
-    def __init__(self) -> None:
-        self._news: list[News] = []
-
-    def tell(self, news: News) -> None:
-        self._news.append(news)
-
-    def collect(self) -> list[News]:
-        news, self._news = self._news, []
-        return news
-
-
 def _attempt_as_guest(
-    job: Job, lease: str, desk: Any, post: Any, threads: int, out: Path, sign: str, digest: str, environment: dict[str, str]
+    job: Job, lease: str, desk: Any, threads: int, out: Path, sign: str, digest: str, environment: dict[str, str]
 ) -> Outcome:
     """What runs on a machine of the cluster."""
     ray, where = _ray(), socket.gethostname()
@@ -212,7 +216,7 @@ def _attempt_as_guest(
         _settle(environment, threads)
         visited = Host(ask("key"), ask)
         with visiting(visited):
-            return attempt(job, Telling(job.number, post.tell.remote))
+            return attempt(job, Telling(job.number, desk.tell.remote))
     except Unreachable as error:
         return Outcome(job.number, Ending.FAILED, str(error))
     except HalfmaskError as error:
