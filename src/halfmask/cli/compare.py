@@ -89,6 +89,20 @@ def compare(
             min=0, help="GPUs that each run asks Ray for, or a share of one. (default: 1 where there are any)", rich_help_panel=RUN_PANEL
         ),
     ] = None,
+    dry: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Only show every run with its noise, its steps, and how long it would take here. Opens nothing private, spends nothing.",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = False,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="For --dry-run: how many units there are to protect. (default: what annotations say)", rich_help_panel=RUN_PANEL
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run every combination and lay the results side by side, in a table, a chart, pictures and a page.
@@ -131,6 +145,10 @@ def compare(
         whole_numbers(seeds, "--seeds"),
     )
     planned = plan_sweep(body, grid, changes, out)
+    if dry:
+        from halfmask.cli.dry_run import dry_run
+
+        return dry_run(planned, size, workers or 1, threads, as_json)
     crew = _crew(out, workers, ray, threads, gpus)
     try:
         with TerminalProgress() as progress:

@@ -176,7 +176,7 @@ def prepare(
     rate = min(1.0, config.batch / len(units))
     sigma = 0.0
     if method.private == "noised":
-        sigma, steps = _noise(config, method, len(units), rate, steps, progress)
+        sigma, steps = noise_of(config, method, len(units), rate, steps, progress)
         if not planning:
             prospect = _prospect(config, method, model, len(units), rate, steps, sigma)
             doubt = check_prospect(replace(prospect, projected=with_subspace(method, task, view)), config.even_so)
@@ -230,7 +230,7 @@ def prepare(
     )
 
 
-def _noise(config: RunConfig, method: Method, units: int, rate: float, steps: int, progress: Progress) -> tuple[float, int]:
+def noise_of(config: RunConfig, method: Method, units: int, rate: float, steps: int, progress: Progress) -> tuple[float, int]:
     """σ, and how many steps may be taken with it."""
     if config.delta >= 1 / units:
         progress.warn(
