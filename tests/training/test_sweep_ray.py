@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,6 +165,10 @@ def test_a_run_without_its_ledger_stops_before_the_next_coin(machines, fresh_hom
     crew = RayCrew(machines.address, tmp_path / "table")
     with pytest.raises(HalfmaskError, match=r"the ledger's actor is gone.*same command goes on"):
         carry_out([run], crew, Acting(lambda: ray.kill(crew.desk)))
+    deadline = time.monotonic() + 120
+    while machines.workers() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not machines.workers(), "the run goes on without its ledger"
     (dataset,) = ledger_names()
     paid = sum(spend.steps for spend in Ledger(dataset).spends())
     assert 0 < paid < 1000 and not (run.folder / "certificate.json").exists()

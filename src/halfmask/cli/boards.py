@@ -49,7 +49,7 @@ class _Row:
     """What is known of a run."""
 
     job: Job
-    state: str = "waits"
+    state: str = "next"
     step: int = 0
     steps: int = 0
     loss: float | None = None
@@ -74,6 +74,8 @@ class _Row:
 
 class Lines(Board):
     """A few lines of each run, for a log file."""
+
+    names_runs = True
 
     def __init__(self, jobs: int) -> None:
         self.console = Console(stderr=True)
@@ -116,6 +118,10 @@ class Lines(Board):
             told = [f"step {steps}", *([f"public loss {loss}"] if loss else []), *([f"ε {epsilon}"] if epsilon else [])]
             self.message(f"{row.job.title}: {'  '.join(told)}")
 
+    def finished(self, job: Job) -> None:
+        """A run came to its end."""
+        self.message(f"{job.title}: done ({self._count('done')} of {self.total})")
+
     def again(self, job: Job, outcome: Outcome) -> None:  # noqa: D102
         self.warn(again_line(job, outcome))
 
@@ -123,7 +129,7 @@ class Lines(Board):
         self.rows.setdefault(job.number, _Row(job)).state = outcome.ending.value
         tell_ending(self, job, outcome)
         if outcome.ending is Ending.DONE:
-            self.message(f"{job.title}: done ({self._count('done')} of {self.total})")
+            self.finished(job)
 
     def _pass_on(self, job: Job, news: News) -> None:
         """What several runs say in the same words is said once."""
@@ -131,6 +137,8 @@ class Lines(Board):
         if text in self._said:
             return
         self._said.add(text)
+        if text == job.title and not self.names_runs:
+            return
         line = text if text.startswith(job.title) else f"{job.title}: {text}"
         self.warn(line) if news.call == "warn" else self.message(line)
 
@@ -140,6 +148,8 @@ class Lines(Board):
 
 class LiveTable(Lines):
     """Every run in a row of its own, kept up to date."""
+
+    names_runs = False
 
     def __init__(self, jobs: int) -> None:
         super().__init__(jobs)
@@ -155,6 +165,9 @@ class LiveTable(Lines):
     def stepped(self, row: _Row) -> None:
         """Shown in its row."""
 
+    def finished(self, job: Job) -> None:
+        """Shown in its row."""
+
     def drawn(self) -> Group:
         """The table: all rows if they fit, else those of runs at work, and the counts."""
         rows = [row for _, row in sorted(self.rows.items())]
@@ -166,7 +179,7 @@ class LiveTable(Lines):
         for row in (rows if len(rows) <= room else at_work)[:room]:
             state, *numbers = row.cells
             table.add_row(row.job.run.combination.label, Text(state, _STYLES.get(row.state, "")), *numbers)
-        counts = [f"{self._count('done')} of {self.total} runs done", f"{len(at_work)} at work or next"]
+        counts = [f"{self._count('done')} of {self.total} runs done", f"{len(at_work)} at work"]
         counts += [f"{self._count(one)} {one}" for one in ("refused", "wrong", "failed", "stopped") if self._count(one)]
         return Group(table, Text(", ".join(counts), "dim"))
 
