@@ -13,7 +13,6 @@ from halfmask.data.sharding import Shard, Share, assembled, by_share, placed, to
 from halfmask.data.store import let_go
 from halfmask.data.viewing import with_view
 from halfmask.errors import HalfmaskError
-from halfmask.privacy.fingerprints import key, keyed_hash, lend_key
 from halfmask.tasks.base import task_named
 from halfmask.training.config import RunConfig, build_config
 from halfmask.views import make_view
@@ -166,12 +165,3 @@ def test_a_share_is_indexed_as_a_column_is() -> None:
     assert len(share[[]]) == 0
     with pytest.raises(HalfmaskError):
         np.asarray(share)
-
-
-def test_fingerprints_are_made_under_the_key_that_was_lent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("halfmask.privacy.fingerprints._lent", None)
-    own, before = key(), keyed_hash(b"somebody")
-    lend_key(b"k" * 32)
-    assert key() == b"k" * 32 and keyed_hash(b"somebody") != before
-    monkeypatch.setattr("halfmask.privacy.fingerprints._lent", None)
-    assert key() == own

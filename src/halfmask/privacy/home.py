@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from pathlib import Path
 
 import platformdirs
+from filelock import FileLock, Timeout
 
 from halfmask.errors import HalfmaskError
 
@@ -31,6 +33,20 @@ def private_folder(*parts: str) -> Path:
     for part in parts:
         path = _closed(path / part)
     return path
+
+
+def folder_lock(folder: Path) -> FileLock:
+    """Keeps every other process off a run's folder until it is released; refused where one is at work on it.
+
+    It lies here: a run folder holds what is released, and nothing else.
+    """
+    name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:24]
+    lock = FileLock(private_folder("locks") / f"{name}.lock", timeout=0, mode=0o600, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise HalfmaskError(f"another process is at work on {folder}: wait for it, or stop it first") from None
+    return lock
 
 
 def _closed(path: Path) -> Path:

@@ -30,8 +30,14 @@ def write_results(
     rows: list[dict[str, Any]],
     people: Records,
     overlays: int,
+    absent: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Write every file of a comparison; returns the content of `results.json`."""
+    """Write every file of a comparison; returns the content of `results.json`.
+
+    Args:
+        planned: the runs that ended as planned.
+        absent: the others, by name, and why they are not in the table.
+    """
     config = planned[0].config
     summary = summarise(rows, metrics=shown(measured(planned)))
     view = task_named(config.task)(config).view() or make_view(config.view.name, config.view.options)
@@ -45,7 +51,8 @@ def write_results(
         "view": view.describe(),
         "summary": summary,
         "runs": rows,
-        "remark": remark(planned),
+        "absent": dict(absent or {}),
+        "remark": remark(planned) + _absence(absent or {}),
     }
     write_csv(out / "results.csv", rows)
     (out / "results.json").write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
@@ -63,6 +70,13 @@ def write_results(
     page = report_page([out], pictures=rows_of_pictures(columns, task.drawn), drawings=drawings)
     (out / "index.html").write_text(page)
     return results
+
+
+def _absence(absent: Mapping[str, str]) -> str:
+    if not absent:
+        return ""
+    told = "; ".join(f"{name} ({why})" for name, why in absent.items())
+    return f" Not in the table: {told}."
 
 
 def charts(summary: Sequence[Mapping[str, Any]]) -> dict[str, str]:

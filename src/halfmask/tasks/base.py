@@ -125,6 +125,10 @@ class Task(ABC):
             raise HalfmaskError("the dataset has no record with split 'public': there is nobody to pre-train on")
         return data.public, data.tuning
 
+    def count_private(self) -> int | None:
+        """How many units there are to protect, where that can be told without opening any of them; None where it cannot."""
+        return None
+
     def build(self, data: Datasets) -> nn.Module:
         """The network with its public initial weights."""
         raise HalfmaskError(f"the task '{self.name}' has no network of its own: give it a model")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from halfmask.data.augment import NUMBERS, draw
-from halfmask.data.datasets import load_datasets, load_public, load_test
+from halfmask.data.datasets import count_private, load_datasets, load_public, load_test
 from halfmask.data.images import crop_picture, to_image
 from halfmask.data.mapping import with_skeleton
 from halfmask.data.pose_records import UNITS, PoseRecords, mislabelled
@@ -229,6 +229,9 @@ class PoseTask(Task):
 
     def load_public(self, report: Report | None = None) -> tuple[PoseRecords, PoseRecords | None]:  # noqa: D102
         return load_public(self.config.data, self.config.model.input_size, report)
+
+    def count_private(self) -> int:  # noqa: D102
+        return count_private(self.config.data, self.config.unit)
 
     def build(self, data: Datasets) -> PoseModel:  # noqa: D102
         joints = data.private.targets.shapes()["joints"][1][0]

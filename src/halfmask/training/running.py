@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from typing import Any
 from torch import nn
 
 from halfmask.errors import HalfmaskError
+from halfmask.privacy.fingerprints import key
+from halfmask.privacy.guest import Host, visiting
 from halfmask.training.certify import certificate_of
 from halfmask.training.config import RunConfig, build_config, load_recipe
 from halfmask.training.course import Diverged
@@ -97,9 +99,18 @@ def working_on(out: Path, config: RunConfig, resume: bool = False, joining: Join
     group = processes(joining)
     with group.together():
         folder = group.from_root(lambda: out)
-        with only_one(folder) if group.root else nullcontext():
+        # People are named by root's key, on whatever machine, and no other process can open a ledger.
+        host = Host(group.from_root(key), _knows_nothing)
+        with only_one(folder) if group.root else visiting(host):
             group.from_root(lambda: check_folder(folder, config, resume))
             yield group, folder
+
+
+def _knows_nothing(question: str, *about: Any) -> dict[str, int]:
+    """What a process that is not root learns of the ledgers: root asks them for all."""
+    if question == "protected_among":
+        return {}
+    raise HalfmaskError(f"the ledgers are asked by the first process of a run alone, and another one asked '{question}'")
 
 
 def train_prepared(setup: Setup, out: Path, progress: Progress, resume: bool = False) -> None:
