@@ -27,6 +27,7 @@ from halfmask.cli import (
     pretrain,
     recipes,
     sanitise,
+    serve,
     train,
 )
 from halfmask.errors import HalfmaskError
@@ -65,6 +66,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("sanitise")(sanitise.sanitise)
 app.command("compare")(compare.compare)
+app.command("serve")(serve.serve)
 app.command("pretrain")(pretrain.pretrain)
 app.add_typer(data.app, name="data")
 app.command("account")(account.account)

@@ -15,9 +15,14 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _NOT_A_FOLDER = (FileExistsError, NotADirectoryError, FileNotFoundError)
 
 
+def home_path() -> Path:
+    """Where `home` is, or would be: for whoever must keep away from it. Nothing is made."""
+    return Path(os.environ.get("HALFMASK_HOME") or platformdirs.user_data_dir("halfmask"))
+
+
 def home() -> Path:
     """`$HALFMASK_HOME`, or a folder of the user's data directory; readable by its owner alone."""
-    path = Path(os.environ.get("HALFMASK_HOME") or platformdirs.user_data_dir("halfmask"))
+    path = home_path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except _NOT_A_FOLDER as error:
