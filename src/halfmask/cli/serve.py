@@ -39,7 +39,8 @@ def serve(
 
         use_threads(threads)
     serving = Serving(folder, port, device)
-    say(f"serving {len(folder.runs())} runs of {runs} at {serving.address_with_token}")
+    count = len(folder.runs())
+    say(f"serving {count} run{'s' * (count != 1)} of {runs} at {serving.address_with_token}")
     note(f"token: {serving.token}   (Ctrl-C ends it)")
     if open_browser:
         import webbrowser

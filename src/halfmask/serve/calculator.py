@@ -42,7 +42,9 @@ class Plan:
         words = ["halfmask account"]
         for name in ("size", "batch", "epochs", "epsilon", "delta", "adjacency", "accountant"):
             value = getattr(self, name)
-            words.append(f"--{name} {value if isinstance(value, str) else f'{value:g}' if float(f'{value:g}') == value else repr(value)}")
+            # As short as says it exactly.
+            short = f"{value:g}" if isinstance(value, float) else str(value)
+            words.append(f"--{name} {short if isinstance(value, str | int) or float(short) == value else repr(value)}")
         return " ".join(words) + (f" --units-per-image {self.units_per_image}" if self.units_per_image > 1 else "")
 
 

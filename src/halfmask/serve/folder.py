@@ -2,7 +2,7 @@
 
 Only what a run has released is ever read (see `halfmask.training.outputs`): settings, scores, log, certificate, pictures, audits. Private
 storage (`$HALFMASK_HOME`), unsafe diagnostics and checkpoints are not, wherever they lie. A link that leads out of the folder is not
-followed, and a run that holds one is left out whole, because whoever reads the run would follow it.
+followed, and a run that holds one, or a pipe, is left out whole, because whoever reads the run would follow it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ServedFolder:
         return self.scan()[0]
 
     def scan(self) -> tuple[dict[str, Path], list[str]]:
-        """The runs, and the names of those that are left out because a link in them leads out."""
+        """The runs, and the names of those that are left out because something in them leads out."""
         shown: dict[str, Path] = {}
         left_out = []
         for path in self._run_folders():
@@ -75,11 +75,12 @@ class ServedFolder:
             folders[:] = sorted(kept)
 
     def leads_out(self, folder: Path) -> bool:
-        """Whether anything below is a link to somewhere else."""
+        """Whether anything below is a link to somewhere else, or no ordinary file: a pipe would keep its reader waiting."""
         for place, folders, files in os.walk(folder):
-            for name in (*folders, *files):
-                path = Path(place) / name
+            for path in (Path(place) / name for name in (*folders, *files)):
                 if path.is_symlink() and not self._is_inside(path):
+                    return True
+                if path.name in files and path.exists() and not path.is_file():
                     return True
         return False
 
@@ -113,7 +114,7 @@ class ServedFolder:
 
 
 def _bytes_of(path: Path, absent: Refused) -> bytes:
-    """An ordinary file's content. A pipe would keep its reader waiting, and a link put there since is not followed."""
+    """An ordinary file's content; a link or a pipe put there since is neither followed nor waited for."""
     try:
         number = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except (OSError, ValueError):

@@ -94,7 +94,7 @@ def _is_link(headers: Mapping[str, str], method: str) -> bool:
 
 def _check_path(path: str) -> None:
     parts = path.split("/")
-    if parts[0] or any(part in (".", "..") for part in parts) or "" in parts[1:-1]:
+    if len(parts) < 2 or parts[0] or any(part in (".", "..") for part in parts) or "" in parts[1:-1]:
         raise Refused(400, "the path is not plain: expected /a/b without dots or empty parts")
     if "\\" in path or not path.isprintable():
         raise Refused(400, "the path holds characters that no file of a run has")

@@ -53,7 +53,7 @@
     panel.hidden = open.length === 0;
     const out = panel.parentElement.querySelector(".hm-left-out");
     out.hidden = found.left_out.length === 0;
-    out.textContent = `Left out, because a link in them leads out of the folder: ${found.left_out.join(", ")}`;
+    out.textContent = `Left out, because a link or a pipe in them leads out of the folder: ${found.left_out.join(", ")}`;
     fresh.hidden = found.version === shown;
   }
 
