@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import http.client
 import json
@@ -9,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -180,3 +182,14 @@ def picture() -> bytes:
     """A photograph of nobody."""
     coarse = np.random.default_rng(0).integers(0, 256, (6, 5, 3), dtype=np.uint8)
     return cv2.imencode(".png", cv2.resize(coarse, (90, 120), interpolation=cv2.INTER_CUBIC))[1].tobytes()
+
+
+@pytest.fixture
+def awaited() -> Callable[[Any], Any]:
+    """The result of a coroutine, in a thread of its own: a browser that is open keeps this one's loop running."""
+
+    def run(coroutine: Any) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(asyncio.run, coroutine).result()
+
+    return run

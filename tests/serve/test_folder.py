@@ -41,15 +41,16 @@ def test_tables_of_a_comparison_can_be_read(tmp_path: Path) -> None:
     assert folder.read("sweep/results.csv")[0] == b"a,b"
 
 
-def test_a_link_inside_the_folder_may_be_followed(tmp_path: Path) -> None:
-    run = a_run(tmp_path / "runs" / "one")
-    (run / "same.json").symlink_to(run / "metrics.json")
+def test_a_link_inside_the_folder_may_be_followed_to_a_file_of_the_same_name(tmp_path: Path) -> None:
+    one, two = a_run(tmp_path / "runs" / "one"), a_run(tmp_path / "runs" / "two")
+    (two / "metrics.json").unlink()
+    (two / "metrics.json").symlink_to(one / "metrics.json")
+    (one / "unsafe_diagnostics.jsonl").write_text("{}")
+    (one / "log.jsonl").symlink_to(one / "unsafe_diagnostics.jsonl")
     folder = ServedFolder(tmp_path / "runs")
-    assert list(folder.runs()) == ["one"] and folder.read("one/same.json")[0] == b"{}"
-    (run / "hidden.json").symlink_to(run / "unsafe_diagnostics.json")
-    (run / "unsafe_diagnostics.json").write_text("{}")
+    assert list(folder.runs()) == ["one", "two"] and folder.read("two/metrics.json")[0] == b"{}"
     with pytest.raises(Refused):
-        folder.read("one/hidden.json")
+        folder.read("one/log.jsonl")
 
 
 def test_private_storage_is_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,10 +62,11 @@ def test_private_storage_is_never_shown(tmp_path: Path, monkeypatch: pytest.Monk
     assert list(folder.runs()) == ["one"]
     with pytest.raises(Refused):
         folder.read("home/ledgers/metrics.json")
-    (run / "ledger.json").symlink_to(kept / "metrics.json")
+    (run / "metrics.json").unlink()
+    (run / "metrics.json").symlink_to(kept / "metrics.json")
     assert folder.scan() == ({}, ["one"])
     with pytest.raises(Refused):
-        folder.read("one/ledger.json")
+        folder.read("one/metrics.json")
     for place in (home, home / "ledgers"):
         with pytest.raises(HalfmaskError, match="private storage"):
             ServedFolder(place)

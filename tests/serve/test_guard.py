@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -47,13 +47,13 @@ def test_paths_that_are(path: str) -> None:
     GUARD.check(scope(path=path))
 
 
-def test_sockets_are_closed() -> None:
+def test_sockets_are_closed(awaited: Callable[[Any], Any]) -> None:
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    asyncio.run(GUARD({"type": "websocket"}, None, send))  # type: ignore[arg-type]
+    awaited(GUARD({"type": "websocket"}, None, send))  # type: ignore[arg-type]
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 

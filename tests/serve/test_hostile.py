@@ -48,6 +48,8 @@ def harmful(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (first / "checkpoint").mkdir()
     (first / "checkpoint" / "state.json").write_bytes(SECRET)
     (first / ".hidden.json").write_bytes(SECRET)
+    (first / "audit").mkdir()
+    (first / "audit" / "model.json").write_bytes(b'{"not_for_release": true, "audit": "model", "found": "' + SECRET + b'"}')
     (first / "page.html").write_bytes(b"<script>" + SECRET + b"</script>")
     (runs / "notes.json").write_bytes(SECRET)
     (runs / "notes").mkdir()
@@ -102,6 +104,7 @@ PATHS = {
     "unsafe diagnostics": "/first/unsafe_diagnostics.jsonl",
     "unsafe diagnostics under another ending": "/first/unsafe_diagnostics.json",
     "a checkpoint": "/first/checkpoint/state.json",
+    "an audit that is not for release": "/first/audit/model.json",
     "a hidden file": "/first/.hidden.json",
     "a page with a script": "/first/page.html",
     "weights": "/first/model.safetensors",

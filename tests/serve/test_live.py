@@ -22,17 +22,18 @@ def test_a_run_that_grows(tmp_path: Path, make_run: Callable[..., Any]) -> None:
     assert after["curve"] == [{"step": 4, "public_loss": 5.5, "epsilon": 0.3}, {"step": 8, "public_loss": 5.1, "epsilon": 0.5}]
 
 
-def test_the_version_changes_when_a_report_would(tmp_path: Path, make_run: Callable[..., Any]) -> None:
+def test_the_version_changes_when_the_report_does(tmp_path: Path, make_run: Callable[..., Any]) -> None:
     run = make_run(tmp_path / "runs" / "one", ended=False)
     watch = Watch(ServedFolder(tmp_path / "runs"))
     versions = [watch.version()]
-    run.log("epoch", step=8, epoch=2.0, public_loss=5.1, epsilon=0.5, learning_rate=0.1)
     assert watch.version() == versions[0] == watch.look()["version"]
-    run.log("end", step=12, interrupted=False)
+    run.log("epoch", step=8, epoch=2.0, public_loss=5.1, epsilon=0.5, learning_rate=0.1)
     versions.append(watch.version())
     make_run(tmp_path / "runs" / "two")
     versions.append(watch.version())
-    assert len(set(versions)) == 3
+    (run.path / "audit").mkdir()
+    versions.append(watch.version())
+    assert len(set(versions)) == 4
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -19,26 +20,23 @@ async def coming(*pieces: bytes, pause: float = 0) -> AsyncIterator[bytes]:
         yield piece
 
 
-def received(announced: str | None, *pieces: bytes, pause: float = 0) -> bytes:
-    return asyncio.run(pictures.receive(announced, coming(*pieces, pause=pause)))
-
-
-def test_pieces_are_put_together() -> None:
-    assert received(None, b"ab", b"", b"c") == received("3", b"abc") == b"abc"
+def test_pieces_are_put_together(awaited: Callable[[Any], Any]) -> None:
+    assert awaited(pictures.receive(None, coming(b"ab", b"", b"c"))) == b"abc"
+    assert awaited(pictures.receive("3", coming(b"abc"))) == b"abc"
 
 
 @pytest.mark.parametrize("announced", ["17000000", "-1", "1e3", "١", "9" * 30])
-def test_lengths_that_are_refused_before_reading(announced: str) -> None:
+def test_lengths_that_are_refused_before_reading(announced: str, awaited: Callable[[Any], Any]) -> None:
     async def never() -> AsyncIterator[bytes]:
         pytest.fail("it was read")
         yield b""
 
     with pytest.raises(Refused) as refused:
-        asyncio.run(pictures.receive(announced, never()))
+        awaited(pictures.receive(announced, never()))
     assert refused.value.status == 413
 
 
-def test_a_length_that_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_length_that_lies(monkeypatch: pytest.MonkeyPatch, awaited: Callable[[Any], Any]) -> None:
     monkeypatch.setattr(pictures, "LARGEST_BYTES", 10)
     taken = []
 
@@ -48,14 +46,14 @@ def test_a_length_that_lies(monkeypatch: pytest.MonkeyPatch) -> None:
             yield b"1234"
 
     with pytest.raises(Refused):
-        asyncio.run(pictures.receive("3", endless()))
+        awaited(pictures.receive("3", endless()))
     assert sum(taken) == 12
 
 
-def test_a_picture_that_trickles_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_that_trickles_in(monkeypatch: pytest.MonkeyPatch, awaited: Callable[[Any], Any]) -> None:
     monkeypatch.setattr(pictures, "_SECONDS", 0.02)
     with pytest.raises(Refused) as refused:
-        received(None, b"a", b"b", pause=0.5)
+        awaited(pictures.receive(None, coming(b"a", b"b", pause=0.5)))
     assert refused.value.status == 408
 
 

@@ -57,6 +57,10 @@ class Site:
         """How far each run has come."""
         return JSONResponse(await self.reporting.do(self.watch.look))
 
+    async def report_main(self, request: Request) -> Response:
+        """The report's content, for a page that is open."""
+        return JSONResponse(await self.reporting.do(self.reports.main))
+
     async def file(self, request: Request) -> Response:
         """A file that a run has released."""
         name = request.path_params["name"]
@@ -119,6 +123,7 @@ def build_app(folder: ServedFolder, hosts: frozenset[str], token: str, device: s
         Route("/calculator", site.calculator),
         Route("/look", site.look_page),
         Route("/api/live", site.live),
+        Route("/api/report", site.report_main),
         Route("/api/account", site.account),
         Route("/api/look", site.look, methods=["POST"]),
         Route("/static/{name}", site.static),

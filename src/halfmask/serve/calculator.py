@@ -1,7 +1,7 @@
 """The calculator: the numbers of `halfmask account`, and the curves around them, from the same function.
 
 The curves cost one look at the accountant a point: ε for other noise at the same plan, and ε as training goes on. To find the noise costs
-twenty or more, so it is done once.
+twenty or more, so it is done once. Accountants are loaded when they are first asked.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any
 
 from halfmask.errors import HalfmaskError
-from halfmask.privacy.costs import account
 
 UNITS = ("crop", "image", "subject", "region", "clip", "video")
 _LARGEST_SIZE, _MOST_STEPS, _MOST_IN_ONE = 10**9, 500_000, 1000
@@ -93,6 +92,8 @@ def _out_of_range(plan: Plan) -> Iterator[str]:
 @lru_cache(maxsize=256)
 def numbers(plan: Plan) -> Mapping[str, Any]:
     """Exactly what `halfmask account --json` prints for the plan."""
+    from halfmask.privacy.costs import account
+
     return _written(
         account(
             plan.size,
@@ -109,6 +110,8 @@ def numbers(plan: Plan) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=4096)
 def _cost(plan: Plan, noise_multiplier: float, steps: int) -> float | str:
+    from halfmask.privacy.costs import account
+
     found = account(
         plan.size,
         plan.batch,

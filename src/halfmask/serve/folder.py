@@ -1,8 +1,8 @@
 """The folder that is served: which runs lie in it, and which of their files may be read.
 
-Only what a run has released is ever read (see `halfmask.training.outputs`): settings, scores, log, certificate, pictures, audits. Private
-storage (`$HALFMASK_HOME`), unsafe diagnostics and checkpoints are not, wherever they lie. A link that leads out of the folder is not
-followed, and a run that holds one, or a pipe, is left out whole, because whoever reads the run would follow it.
+Only files that a run or a comparison releases are read, by their names (see `halfmask.training.outputs`). Private storage
+(`$HALFMASK_HOME`), unsafe diagnostics, checkpoints and audits that are not for release are not, wherever they lie. A link that leads out
+of the folder is not followed, and a run that holds one, or a pipe, is left out whole, because whoever reads the run would follow it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from halfmask.errors import HalfmaskError
 from halfmask.privacy.home import home_path
 from halfmask.serve.answers import Refused
 
-_TEXT = "text/plain; charset=utf-8"
-# Pages are not among them: a script in one would run as ours.
-KINDS = {
-    ".json": "application/json",
-    ".jsonl": _TEXT,
-    ".yaml": _TEXT,
-    ".md": _TEXT,
-    ".csv": _TEXT,
-    ".png": "image/png",
-    ".pdf": "application/pdf",
+_TEXT, _JSON, _PICTURE = "text/plain; charset=utf-8", "application/json", "image/png"
+# What a run releases, and what a comparison makes of runs. Pages are not among them: a script in one would run as ours.
+RUN_FILES = {
+    "config.yaml": _TEXT,
+    "log.jsonl": _TEXT,
+    "metrics.json": _JSON,
+    "certificate.json": _JSON,
+    "certificate.md": _TEXT,
+    "certificate.pdf": "application/pdf",
+    "model_card.md": _TEXT,
 }
-_CLOSED = ("checkpoint", "unsafe_diagnostics")
+SWEEP_FILES = {"results.json": _JSON, "results.csv": _TEXT, "overlays.png": _PICTURE, "accuracy.png": _PICTURE}
 _LARGEST = 64 * 2**20
 # A folder of sweeps of runs, and some room; further down, and beyond so many folders, nobody looks.
 _DEEPEST, _MOST = 5, 5000
@@ -84,23 +84,25 @@ class ServedFolder:
                     return True
         return False
 
+    @property
+    def holds_private_storage(self) -> bool:
+        """Whether Halfmask's home lies somewhere below."""
+        return self.home.is_relative_to(self.root)
+
     def read(self, name: str) -> tuple[bytes, str]:
         """A released file by its place below the folder, and what kind of file it is; anything else is as if it were not there."""
         absent = Refused(404, "there is no such file among those that runs release")
-        kind = KINDS.get(Path(name).suffix.lower())
-        path = self.root / name
-        if kind is None or Path(name).is_absolute() or not name.isprintable() or ".." in Path(name).parts or not self._is_inside(path):
+        given = Path(name)
+        path = self.root / given
+        if given.is_absolute() or not name.isprintable() or ".." in given.parts or not self._is_inside(path):
             raise absent
-        path = path.resolve()
-        way = [path, *(folder for folder in path.parents if folder != self.root and folder.is_relative_to(self.root))]
-        of_a_run = any(path.is_relative_to(run) for run in self._run_folders()) or self._is_of_a_sweep(path)
-        if not of_a_run or any(map(self._is_closed, way)):
+        kind = SWEEP_FILES.get(given.name) if (path.parent / "results.json").is_file() else None
+        if path.parent.resolve() in set(self._run_folders()):
+            kind = RUN_FILES.get(given.name, kind)
+        # A link may go by a released name and lead to another file of the folder.
+        if kind is None or path.resolve().name != given.name:
             raise absent
-        return _bytes_of(path, absent), kind
-
-    def _is_of_a_sweep(self, path: Path) -> bool:
-        """Beside the table of a comparison, or among its audits."""
-        return any((folder / "results.json").is_file() for folder in path.parents if folder.is_relative_to(self.root))
+        return _bytes_of(path.resolve(), absent), kind
 
     def _is_inside(self, path: Path) -> bool:
         try:
@@ -110,7 +112,7 @@ class ServedFolder:
         return real.is_relative_to(self.root) and not real.is_relative_to(self.home)
 
     def _is_closed(self, path: Path) -> bool:
-        return path.name.startswith((".", *_CLOSED)) or path.resolve() == self.home
+        return path.name.startswith(".") or path.resolve() == self.home
 
 
 def _bytes_of(path: Path, absent: Refused) -> bytes:

@@ -19,8 +19,8 @@ from halfmask.serve.folder import ServedFolder
 TRAINING, STOPPED, DONE, NOTHING = "training", "stopped", "done", "came to nothing"
 _LONGEST = 8 * 2**20
 _CURVE = ("step", "public_loss", "epsilon")
-# What changes a report: everything that a run releases when it ends, and the tables and audits of sweeps.
-_REPORTED = ("config.yaml", "metrics.json", "certificate.json", "results.json")
+# What a report is made of, besides audits.
+_REPORTED = ("config.yaml", "log.jsonl", "metrics.json", "certificate.json", "certificate.md")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Watch:
         self._known: dict[Path, tuple[tuple[int, ...], Progress]] = {}
 
     def look(self) -> dict[str, Any]:
-        """All runs, those that are not done with their curves; and a version, which changes when a report would."""
+        """All runs, those that are not done with their curves; and a version, which changes when the report does."""
         runs, left_out = self.folder.scan()
         found = [self._progress(name, path) for name, path in runs.items()]
         return {
@@ -69,8 +69,8 @@ class Watch:
     def _version(self, runs: Mapping[str, Path]) -> str:
         digest = hashlib.sha256()
         for name, path in runs.items():
-            digest.update(repr((name, [_stamp(path / file) for file in _REPORTED], self._progress(name, path).state)).encode())
-        digest.update(repr(_stamp(self.folder.root / "results.json")).encode())
+            digest.update(repr((name, [_stamp(path / file) for file in _REPORTED], _stamp(path / "audit"))).encode())
+        digest.update(repr([_stamp(self.folder.root / file) for file in ("results.json", "audit")]).encode())
         return digest.hexdigest()[:16]
 
     def _progress(self, name: str, path: Path) -> Progress:

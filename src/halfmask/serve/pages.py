@@ -20,6 +20,8 @@ _TABS = {"/": "Report", "/calculator": "Calculator", "/look": "Try a picture"}
 _SCRIPTS = ("frame.js", "live.js", "calculator.js", "look.js")
 # Models that look at a picture unless others are chosen.
 _CHOSEN = 12
+# An empty one: browsers ask for an icon, and there is none.
+_ICON = '<link rel="icon" href="data:,">'
 
 
 @cache
@@ -39,11 +41,12 @@ def with_live(report: str, title: str, version: str) -> str:
     """A report with the server's bar above it, and what is training; the rest of it is left as it is."""
     live = (
         f"{_bar('/', title)}"
-        '<p class="hm-new" role="status" hidden><span>There is something new here.</span> <button type="button">Show it</button></p>'
+        '<p class="hm-new" role="status" hidden></p>'
         f'<section class="hm-live" data-version="{html.escape(version)}" aria-label="Runs that are not done" hidden>'
         '<h2></h2><ul class="hm-runs"></ul></section><p class="hm-soft hm-left-out" hidden></p>'
     )
-    head = '<link rel="stylesheet" href="/static/serve.css">'
+    # A report lets no style in from outside of it.
+    head = f"{_ICON}<style>{(asset('serve.css') or (b'', ''))[0].decode()}</style>"
     page = re.sub(r"</head>", lambda found: head + found[0], report, count=1, flags=re.IGNORECASE)
     page = re.sub(r"<body[^>]*>", lambda found: found[0] + live, page, count=1, flags=re.IGNORECASE)
     scripts = '<script src="/static/frame.js"></script><script src="/static/live.js"></script>'
@@ -53,17 +56,22 @@ def with_live(report: str, title: str, version: str) -> str:
 
 def no_report(reason: str) -> str:
     """In the place of a report, while there is nothing to report."""
-    return _page("Nothing to report yet", f'<h1>Nothing to report yet</h1><p class="hm-answer">{html.escape(reason)}</p>')
+    return _page("Nothing to report yet", no_main(reason))
+
+
+def no_main(reason: str) -> str:
+    """The same without the page around it."""
+    return f'<main><h1>Nothing to report yet</h1><p class="hm-answer">{html.escape(reason)}</p></main>'
 
 
 def calculator(title: str) -> str:
     """A form for a plan, and what it costs."""
     fields = [
-        _field("size", "Private units N", "22146", "number", 'min="1" step="1"'),
-        _field("batch", "Expected batch", "256", "number", 'min="1" step="any"'),
-        _field("epochs", "Epochs", "25", "number", 'min="0" step="any"'),
+        _field("size", "Private units N", "3000", "number", 'min="1" step="1"'),
+        _field("batch", "Expected batch", "100", "number", 'min="1" step="any"'),
+        _field("epochs", "Epochs", "3", "number", 'min="0" step="any"'),
         _field("epsilon", "Privacy budget ε", "0.8", "number", 'min="0" step="any"'),
-        _field("delta", "δ, well below 1/N", "1e-6", "text", 'inputmode="decimal"'),
+        _field("delta", "δ, well below 1/N", "1e-5", "text", 'inputmode="decimal"'),
         _choice("adjacency", "What is hidden about a unit", {"zero-out": 0, **{each.value: 0 for each in Adjacency}}),
         _choice("unit", "What a unit is", dict.fromkeys(UNITS)),
         _field("units_per_image", "Units of one person or image, at most", "1", "number", 'min="1" step="1"'),
@@ -112,7 +120,7 @@ def _page(title: str, body: str, *scripts: str) -> str:
     loaded = "".join(f'<script src="/static/{name}"></script>' for name in (("frame.js", *scripts) if scripts else ()))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<title>{html.escape(title)}</title><link rel="icon" href="data:,"><link rel="stylesheet" href="/static/serve.css"></head>'
+        f'<title>{html.escape(title)}</title>{_ICON}<link rel="stylesheet" href="/static/serve.css"></head>'
         f'<body class="hm-page">{body}{loaded}</body></html>\n'
     )
 

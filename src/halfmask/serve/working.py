@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+from halfmask.privacy.home import shut
 from halfmask.serve.answers import Refused
 
 T = TypeVar("T")
@@ -16,7 +17,8 @@ T = TypeVar("T")
 class Desk:
     """Does what it is given, one piece after the other, and refuses when too many wait.
 
-    Work is done in threads that do not keep the process alive: whoever presses Ctrl-C need not wait for a calculation.
+    Work is done in threads that do not keep the process alive: whoever presses Ctrl-C need not wait for a calculation. Private storage is
+    shut to them.
     """
 
     def __init__(self, waiting: int = 8):
@@ -47,7 +49,8 @@ class Desk:
         def run() -> None:
             result, error = None, None
             try:
-                result = work()
+                with shut():
+                    result = work()
             except BaseException as raised:
                 error = raised
             # The server may have ended in the meantime, and its loop with it.

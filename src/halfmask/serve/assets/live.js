@@ -1,10 +1,10 @@
 // Runs that are not done, while they train: asked for every two seconds, as long as somebody looks.
 "use strict";
 {
-  const every = 2000;
+  const every = 2000, restful = 6000;
   const panel = document.querySelector(".hm-live");
   const fresh = document.querySelector(".hm-new");
-  const shown = panel.dataset.version;
+  let shown = panel.dataset.version, since = Date.now();
   const watched = new Set();
   const svg = (name, attributes) => {
     const element = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -54,22 +54,36 @@
     const out = panel.parentElement.querySelector(".hm-left-out");
     out.hidden = found.left_out.length === 0;
     out.textContent = `Left out, because a link or a pipe in them leads out of the folder: ${found.left_out.join(", ")}`;
-    fresh.hidden = found.version === shown;
+  }
+
+  // The report itself follows, now and then: what was chosen and opened in it stays.
+  async function follow(version) {
+    if (version === shown || Date.now() - since < restful) return;
+    since = Date.now();
+    const answer = await fetch("/api/report");
+    if (!answer.ok) return;
+    const found = await answer.json();
+    shown = found.version;
+    if (window.halfmaskRefresh && found.main.includes("report-data")) window.halfmaskRefresh(found.main);
+    else location.reload();
   }
 
   async function ask() {
     if (document.visibilityState === "visible") {
       try {
         const answer = await fetch("/api/live");
-        if (answer.ok) show(await answer.json());
+        if (answer.ok) {
+          const found = await answer.json();
+          show(found);
+          await follow(found.version);
+        }
       } catch {
         fresh.hidden = false;
-        fresh.querySelector("span").textContent = "The server does not answer: it was stopped, and this page stays as it is.";
+        fresh.textContent = "The server does not answer: it was stopped, and this page stays as it is.";
         return;
       }
     }
     setTimeout(ask, every);
   }
-  fresh.querySelector("button").addEventListener("click", () => location.reload());
   ask();
 }
