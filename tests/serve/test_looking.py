@@ -53,10 +53,12 @@ def test_a_run_that_cannot_look_says_why(tmp_path: Path, make_run: Callable[...,
     with torch.no_grad():
         next(model.parameters()).fill_(float("nan"))
     save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, diverged / "model.safetensors")
+    headless = make_run(tmp_path / "headless").path
+    save_file({"other": torch.zeros(3)}, headless / "model.safetensors")
     drawing = generate_run(tmp_path / "drawing")
-    named = {path.name: path for path in (broken, diverged, drawing, good)}
+    named = {path.name: path for path in (broken, headless, diverged, drawing, good)}
     answers = {answer["run"]: answer for answer in (piece() for piece in look(Models(), named, np.zeros((60, 40, 3), np.uint8)))}
-    assert "error" in answers["broken"] and "diverged" in answers["diverged"]["error"]
+    assert "error" in answers["broken"] and "error" in answers["headless"] and "diverged" in answers["diverged"]["error"]
     assert "nothing to say of a single picture" in answers["drawing"]["error"]
     assert len(answers["good"]["found"]["joints"]) == 16
     json.dumps(answers, allow_nan=False)

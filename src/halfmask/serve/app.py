@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from halfmask.serve.live import Watch
 from halfmask.serve.report import Report
 from halfmask.serve.working import Desk
 
+_FAULT = "something went wrong in Halfmask itself: the terminal says what"
 Work = Iterable[Callable[[], Mapping[str, Any]]]
 
 
@@ -144,6 +146,10 @@ async def _told(desk: Desk, work: Work) -> AsyncIterator[Mapping[str, Any]]:
         except HalfmaskError as error:
             yield {"error": str(error)}
             return
+        except Exception:
+            traceback.print_exc()
+            yield {"error": _FAULT}
+            return
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
@@ -163,4 +169,4 @@ async def _unknown(request: Request, error: Exception) -> Response:
 
 
 async def _fault(request: Request, error: Exception) -> Response:
-    return refusal(Refused(500, "something went wrong in Halfmask itself: the terminal says what"))
+    return refusal(Refused(500, _FAULT))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -71,6 +72,10 @@ def look(models: Models, runs: Mapping[str, Path], picture: np.ndarray) -> Itera
             return told | see(models.of(folder), picture)
         except HalfmaskError as error:
             return told | {"error": str(error)}
+        except Exception as error:
+            # What is wrong with one model is no reason not to ask the others.
+            traceback.print_exc()
+            return told | {"error": f"its model cannot be asked ({type(error).__name__}): the terminal says more"}
 
     for name, folder in runs.items():
         yield lambda name=name, folder=folder: one(name, folder)  # type: ignore[misc]

@@ -101,7 +101,7 @@ def look(title: str, runs: Sequence[Mapping[str, Any]]) -> str:
         "<h1>What the models see</h1>"
         '<p class="hm-soft">The picture stays in this machine’s memory while the models look at it, and is not kept. Coordinates are '
         "those of <code>halfmask predict</code>: of one person who fills the picture, or of all faces.</p>"
-        '<label class="hm-token" hidden>The token that the terminal shows <input type="password" autocomplete="off"></label>'
+        '<label class="hm-token" hidden>The token that the terminal shows <input type="text" autocomplete="off" spellcheck="false"></label>'
         f'<label class="hm-drop" data-most="{LARGEST_BYTES}"><strong>Drop a picture here</strong><input type="file" accept="image/*">'
         f'<span class="hm-soft">JPEG, PNG, WebP or BMP, up to {LARGEST_BYTES // 2**20} MiB and {LARGEST_PIXELS // 10**6} million pixels'
         "</span></label>"
