@@ -51,9 +51,10 @@ def test_stops_goes_on_and_leaves_everything(halfmask, recipe, tmp_path, monkeyp
     assert sheet.shape[0] > 2 * 128 and sheet.shape[1] > 4 * 96
 
     page = (out / "index.html").read_text()
-    for word in ("Take any one crop", "without reading the private part", "Optimiser: sgd", "dpsgd ε=2 C=0.1 seed 0"):
+    for word in ("Take any one crop", "without reading the private part", "Optimiser: sgd", "dpsgd-eps2-clip0.1-seed0", "truth"):
         assert word in page
-    assert page.count("data:image/png;base64,") == 2 and "http" not in page
+    # Two people: raw, what is public, the truth, and three models.
+    assert page.count("data:image/webp;base64,") == 2 * 6 and "connect-src 'none'" in page
     assert "Each certificate is for its run alone" in page
 
     again = halfmask("compare", recipe, *GRID, "--out", out, "--json")

@@ -26,6 +26,7 @@ from halfmask.cli import (
     predict,
     pretrain,
     recipes,
+    report,
     sanitise,
     serve,
     train,
@@ -66,6 +67,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
 app.command("sanitise")(sanitise.sanitise)
 app.command("compare")(compare.compare)
+app.command("report")(report.report)
 app.command("serve")(serve.serve)
 app.command("pretrain")(pretrain.pretrain)
 app.add_typer(data.app, name="data")

@@ -137,6 +137,12 @@ class ReportRun:
         return {str(n): float(v) for n, v in found.items() if isinstance(v, int | float)} if isinstance(found, Mapping) else {}
 
     @property
+    def judged_on(self) -> int | None:
+        """How many test records it was judged on; None where its log does not say."""
+        found = next((line["test_records"] for line in self.log if "test_records" in line), None)
+        return int(found) if found else None
+
+    @property
     def epochs(self) -> list[Mapping[str, Any]]:
         """The lines of its log that end an epoch."""
         return [line for line in self.log if line.get("event") == "epoch"]

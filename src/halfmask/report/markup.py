@@ -6,11 +6,24 @@ import base64
 import hashlib
 import html
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
 
 from markdown_it import MarkdownIt
 
 # Neither HTML nor links nor pictures: what a certificate says is text, whatever a dataset is called.
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["link", "image", "autolink", "entity"])
+
+
+@lru_cache(maxsize=4)
+def asset(name: str) -> str:
+    """A file that pages carry inside."""
+    return (files("halfmask.report") / "assets" / name).read_text()
+
+
+def style() -> str:
+    """How every page looks."""
+    return asset("report.css")
 
 
 def text(words: object) -> str:

@@ -13,13 +13,13 @@ from halfmask.report.gather import DONE, ReportRun
 from halfmask.report.markup import folded, table, text
 from halfmask.report.tables import format_cell, format_epsilon, format_metric, heading
 
-_PARTS = {"pose": "Joint by joint", "action": "Class by class", "face": "Task by task"}
+_PARTS = {"pose": "Joint by joint", "action": "Class by class", "face": "Task by task of a face"}
 
 
 def numbers(summary: Sequence[Mapping[str, Any]]) -> list[str]:
     """Every metric of every method, over seeds."""
     metrics = _metrics(summary)
-    shown = [name for name in ("strategy", "view", "variant", "group") if len({choices(row)[name] for row in summary}) > 1]
+    shown = [name for name in ("strategy", "view", "variant", "group") if len({choices(row)[name] for row in summary} - {""}) > 1]
     head = ("Method", "ε", "Clip norm", *(name.capitalize() for name in shown), "Seeds", *map(heading, metrics))
     rows = [
         (
@@ -60,16 +60,18 @@ def _parts_table(runs: Sequence[ReportRun], names: Sequence[str], title: str) ->
     for members in groups.values():
         first = members[0]
         words = first.method if first.epsilon is None else f"{first.method} ε={first.epsilon:g} C={first.clip_norm:g}"
-        rows.append((words, *(_cell([run.scores["parts"].get(name) for run in members]) for name in names)))
+        # Joints and classes are percentages; the tasks of a face, or of somebody's own model, each have a unit of their own.
+        digits = 1 if first.task in ("pose", "action") else None
+        rows.append((words, *(_cell([run.scores["parts"].get(name) for run in members], digits) for name in names)))
     return table(("", *names), rows, title, [choices(members[0]) for members in groups.values()])
 
 
-def _cell(values: Sequence[Any]) -> str:
+def _cell(values: Sequence[Any], digits: int | None) -> str:
     known = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
     if not known:
         return "–"
     spread = statistics.stdev(known) if len(known) > 1 else None
-    return format_metric({"mean": statistics.fmean(known), "spread": spread, "seeds": len(known)}, len(values), 1)
+    return format_metric({"mean": statistics.fmean(known), "spread": spread, "seeds": len(known)}, len(values), digits)
 
 
 def _metrics(summary: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -22,7 +22,8 @@ _CHANGES = {
     "zero-out": "as it was, or with its private part left out",
     "replace-one": "as it was, or with its private part exchanged for any other",
 }
-_ADJACENCIES = tuple(one.value for one in Adjacency)
+# The one that certificates are made for by default first: on a phone it is seen without scrolling.
+_ADJACENCIES = (Adjacency.ZERO_OUT.value, Adjacency.REPLACE_ONE.value, Adjacency.ADD_REMOVE.value)
 # With fewer test records than this a page says that there are few.
 FEW = 200
 
@@ -93,11 +94,13 @@ def _epsilons(runs: Sequence[ReportRun]) -> str:
         asked = "—" if run.epsilon is None else f"{run.epsilon:g}"
         larger = [f"{number(each['epsilon'])} to one {name} of up to {each['most']}" for name, each in body.get("coarser", {}).items()]
         larger += [f"{number(cost)} to one {name} of it" for name, cost in body.get("finer", {}).items()]
-        row = (run.method, f"one {body['unit']} of {int(body['units']):,}", asked, *cells)
-        groups.setdefault((*row, f"{float(body['delta']):g}", "; ".join(larger) or "—"), []).append(run)
-    head = ("method", "protected", "ε asked for", *(f"ε, {name}" for name in known), "δ", "ε to other units", "runs")
+        whom = f"one {body['unit']} of {int(body['units']):,}"
+        groups.setdefault((run.method, asked, *cells, f"{float(body['delta']):g}", whom, "; ".join(larger) or "—"), []).append(run)
+    head = ("method", "ε asked for", *(f"ε, {name}" for name in known), "δ", "protected", "ε to other units", "runs")
     rows = [(*key, str(len(members))) for key, members in groups.items()]
-    return table(head, rows, "ε of every run under each adjacency")
+    # A column that says nothing of any run is left out.
+    kept = [place for place, name in enumerate(head) if name != "ε to other units" or any(row[place] != "—" for row in rows)]
+    return table([head[place] for place in kept], [[row[place] for place in kept] for row in rows], "ε of every run under each adjacency")
 
 
 def _by_method(runs: Sequence[ReportRun], name: str, before: str = "") -> list[str]:
@@ -156,7 +159,9 @@ def _view_of(run: ReportRun) -> tuple[str, str] | None:
     except (HalfmaskError, TypeError, AttributeError):
         return None
     numbers = {one.name: getattr(view, one.name) for one in fields(view)}
-    return str(chosen["name"]), ", ".join(f"{name} {value:g}" for name, value in numbers.items() if isinstance(value, int | float))
+    return str(chosen["name"]), ", ".join(
+        f"{name} {value:g}" for name, value in numbers.items() if isinstance(value, int | float) and not isinstance(value, bool)
+    )
 
 
 def _banners(runs: Sequence[ReportRun], audits: Sequence[Body]) -> list[str]:
@@ -167,9 +172,9 @@ def _banners(runs: Sequence[ReportRun], audits: Sequence[Body]) -> list[str]:
         (STOPPED, "stopped before its end"),
         (NOTHING, "came to nothing: its scores are no result"),
     ):
-        count = sum(run.state == state for run in runs)
-        if count:
-            lines.append(words.capitalize() + "." if len(runs) == 1 else f"{count} of {len(runs)} runs: {words}.")
+        there = sum(run.state == state for run in runs)
+        if there:
+            lines.append(words.capitalize() + "." if len(runs) == 1 else f"{there} of {len(runs)} runs: {words}.")
     void = sum(run.noised and run.bound == math.inf for run in runs)
     if void:
         which = "This run" if len(runs) == 1 else f"{void} of {len(runs)} runs"
@@ -181,9 +186,9 @@ def _banners(runs: Sequence[ReportRun], audits: Sequence[Body]) -> list[str]:
     seeds = {run.seed for run in runs if run.state == DONE}
     if len(seeds) == 1:
         lines.append("One seed: how much another run would differ is not known.")
-    few = sorted({int(run.scores["records"]) for run in runs if isinstance(run.scores.get("records"), int) and run.scores["records"] < FEW})
+    few = [count for run in runs if (count := run.judged_on) is not None and count < FEW]
     if few:
-        lines.append(f"Judged on {few[0]:,} test records: with so few, differences of a few points may be chance.")
+        lines.append(f"Judged on {min(few):,} test records: with so few, differences of a few points may be chance.")
     return [f'<p class="remark" role="note">{strong(line)}</p>' for line in lines]
 
 

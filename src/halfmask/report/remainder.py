@@ -42,15 +42,19 @@ def remainder(certificate: Mapping[str, Any]) -> Remainder | None:
     try:
         if not dataset or dataset not in ledger_names():
             return None
-        lines = Ledger(dataset).lines()
-        return _remainder(dataset, str(lines[-1]["hash"]), float(certificate["delta"]), str(certificate["adjacency"])) if lines else None
+        ledger = Ledger(dataset)
+        # Related ledgers count too, so that nothing said before holds once any of them has changed.
+        written = sorted((path.name, path.stat().st_mtime_ns, path.stat().st_size) for path in ledger.folder.glob("*.jsonl"))
+        if not ledger.lines():
+            return None
+        return _remainder(dataset, str(ledger.folder), tuple(written), float(certificate["delta"]), str(certificate["adjacency"]))
     except (HalfmaskError, OSError):
         # A ledger that is broken, or may not be read here: 'halfmask ledger verify' says what is wrong with it.
         return None
 
 
 @lru_cache(maxsize=256)
-def _remainder(dataset: str, last: str, delta: float, adjacency: str) -> Remainder:
+def _remainder(dataset: str, home: str, written: tuple[Any, ...], delta: float, adjacency: str) -> Remainder:
     ledger = Ledger(dataset)
     account = account_of(ledger)
     spends = ledger.spends() if account is None else account.spends()

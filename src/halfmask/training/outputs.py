@@ -28,8 +28,8 @@ from halfmask.tasks.base import Scores
 from halfmask.training.config import RunConfig
 from halfmask.writing import append_line, write_whole, writing
 
-# What a log line may carry, and why: planned parameters and ε are public; losses here are on public people; a basis is made of
-# public gradients alone.
+# What a log line may carry, and why: planned parameters, ε and the number of test records are public; losses here are on public people;
+# a basis is made of public gradients alone.
 LOGGABLE = frozenset(
     {
         "event",
@@ -42,6 +42,7 @@ LOGGABLE = frozenset(
         "noise_multiplier",
         "sampling_rate",
         "expected_batch",
+        "test_records",
     }
     | {
         "subspace_dim",

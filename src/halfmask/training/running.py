@@ -107,6 +107,7 @@ def train_prepared(setup: Setup, out: Path, progress: Progress, resume: bool = F
             sampling_rate=setup.sampling_rate,
             expected_batch=trainer.noised.poisson.expected_batch,
             trainable_parameters=trainer.engine.size,
+            test_records=0 if setup.data.test is None else len(setup.data.test),
         )
     stopped: BaseException | None = None
     came_to_nothing = ""

@@ -15,14 +15,17 @@
     return { paper: of("--paper"), ink: of("--ink"), line: of("--line"), faint: of("--faint") };
   }
 
-  function layout(more, left) {
+  function layout(more, traces) {
     const { paper, ink, line } = colours();
     const narrow = window.innerWidth < 600;
+    // On a phone the legend stands below the chart, two entries in a line, and the chart keeps its height.
+    const entries = more.showlegend === false ? 0 : new Set(traces.filter((one) => one.showlegend !== false).map((one) => one.name)).size;
+    const below = narrow ? 24 * Math.ceil(entries / 1.5) : 0;
     const axis = { gridcolor: line, linecolor: ink, zeroline: false, automargin: true };
     return {
       paper_bgcolor: paper, plot_bgcolor: paper, font: { color: ink, size: narrow ? 12 : 14 }, hovermode: "closest",
-      margin: narrow ? { l: 45, r: 10, t: 20, b: 45 } : { l: left || 60, r: 20, t: 20, b: 55 },
-      legend: narrow ? { orientation: "h", y: -0.22 } : {},
+      margin: narrow ? { l: 45, r: 10, t: 20, b: 55 + below } : { l: 60, r: 20, t: 20, b: 55 }, height: narrow ? 370 + below : 480,
+      legend: narrow ? { orientation: "h", yref: "container", y: 0, yanchor: "bottom", font: { size: 11 } } : {},
       hoverlabel: { align: "left", bgcolor: paper, bordercolor: ink, font: { color: ink } },
       ...more, xaxis: { ...axis, ...more.xaxis }, yaxis: { ...axis, ...more.yaxis },
     };
@@ -87,8 +90,8 @@
     const ticks = [...new Set([...epsilons, ...published.map((one) => one.epsilon).filter((one) => one !== null)])].sort((a, b) => a - b);
     const shape = lines
       ? { xaxis: { type: "log", title: { text: "privacy loss ε (smaller is more private)" }, tickvals: ticks, ticktext: ticks.map(String) }, yaxis: { title: { text: info ? info.axis : "" } } }
-      : { xaxis: { title: { text: info ? info.axis : "" }, rangemode: "tozero" }, yaxis: { autorange: "reversed" }, showlegend: false };
-    Plotly.react("tradeoff-chart", traces, layout(shape), options);
+      : { xaxis: { title: { text: info ? info.axis : "" }, rangemode: "tozero" }, yaxis: { autorange: "reversed" }, showlegend: false, height: 110 + 46 * points.length };
+    Plotly.react("tradeoff-chart", traces, layout(shape, traces), options);
     notes(points, layer);
   }
 
@@ -178,7 +181,7 @@
       return { x: run.epochs, y: run.curves[chosen.curve], mode: "lines+markers", name, legendgroup: name, showlegend: first, marker: { size: 5 },
         line: { ...lookOf(run.method, nth(run.method, name)), width: 1.5 }, text: run.epochs.map(() => plain(run.name)), hovertemplate: "<b>%{text}</b><br>epoch %{x}: %{y}<extra></extra>" };
     });
-    Plotly.react(at, traces, layout({ xaxis: { title: { text: "epoch" }, rangemode: "tozero" }, yaxis: { title: { text: data.curves[chosen.curve] } } }), options);
+    Plotly.react(at, traces, layout({ xaxis: { title: { text: "epoch" }, rangemode: "tozero" }, yaxis: { title: { text: data.curves[chosen.curve] } } }, traces), options);
   }
 
   function spectrum() {
@@ -200,7 +203,7 @@
           text: [`<b>${plain(run.name)}</b><br>k = ${run.dimension} directions are kept${share}`], hovertemplate: "%{text}<extra></extra>" });
       }
     }
-    Plotly.react(at, traces, layout({ xaxis: { title: { text: "direction" } }, yaxis: { type: "log", title: { text: "energy of public gradients" } } }), options);
+    Plotly.react(at, traces, layout({ xaxis: { title: { text: "direction" } }, yaxis: { type: "log", title: { text: "energy of public gradients" } } }, traces), options);
   }
 
   function tables() {
@@ -248,4 +251,5 @@
 
   for (const query of ["(prefers-color-scheme: dark)", "print"]) window.matchMedia(query).addEventListener("change", draw);
   start();
+  performance.mark("halfmask-drawn");
 })();
