@@ -32,7 +32,9 @@ from halfmask.training.outputs import RunFolder
 SIZE = (64, 48)
 
 
-def pose_run(path: Path, method: str = "dpsgd", epsilon: float = 0.8, seed: int = 0, steps: int | None = 12, ended: bool = True) -> RunFolder:
+def pose_run(
+    path: Path, method: str = "dpsgd", epsilon: float = 0.8, seed: int = 0, steps: int | None = 12, ended: bool = True
+) -> RunFolder:
     """The folder of a run on drawn people as it would be left, with weights that nobody trained."""
     model = {"size": "nano", "weights": None, "input_size": list(SIZE)}
     settings = {"method": method, "epsilon": epsilon, "seed": seed, "delta": 1e-3, "even_so": True, "batch": 8, "model": model}
@@ -102,7 +104,9 @@ class Client:
 
     def post(self, path: str, body: Any = b"", **changes: str | None) -> Answer:
         """As the server's own page would; a header that is changed to None is left out."""
-        headers = {"Origin": self.origin, "X-Halfmask-Token": self.token} | {name.replace("_", "-"): value for name, value in changes.items()}
+        headers = {"Origin": self.origin, "X-Halfmask-Token": self.token} | {
+            name.replace("_", "-"): value for name, value in changes.items()
+        }
         return self.ask("POST", path, body, {name: value for name, value in headers.items() if value is not None})
 
     def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:

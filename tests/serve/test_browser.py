@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+
 def until(page: Any, expression: str) -> None:
     """Wait for something to come true; what the page may run is its own scripts, so it cannot be asked to wait itself."""
     for _ in range(600):
@@ -28,9 +29,7 @@ def quick(quick_accounting: None) -> None:
 
 
 @pytest.mark.parametrize(("name", "width", "dark"), itertools.product(PAGES, (1400, 390), (False, True)))
-def test_pages_say_no_error_and_fit(
-    client: Any, open_page: Callable[..., Any], name: str, width: int, dark: bool, tmp_path: Path
-) -> None:
+def test_pages_say_no_error_and_fit(client: Any, open_page: Callable[..., Any], name: str, width: int, dark: bool, tmp_path: Path) -> None:
     opened = open_page(f"http://{client.host}{PAGES[name]}#token={client.token}", width, dark)
     if name == "calculator":
         opened.page.wait_for_selector("#noise[data-whole]", timeout=60_000)
@@ -53,7 +52,9 @@ def test_the_token_is_taken_out_of_the_address(client: Any, open_page: Callable[
     assert not any(client.token in request for request in opened.requests[1:])
 
 
-def test_a_run_is_seen_to_grow(serve: Callable[..., Any], make_run: Callable[..., Any], open_page: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_run_is_seen_to_grow(
+    serve: Callable[..., Any], make_run: Callable[..., Any], open_page: Callable[..., Any], tmp_path: Path
+) -> None:
     make_run(tmp_path / "runs" / "first")
     run = make_run(tmp_path / "runs" / "growing", ended=False)
     with serve(tmp_path / "runs") as client:
@@ -93,7 +94,9 @@ def test_the_calculator_changes_its_chart(client: Any, open_page: Callable[..., 
     page.wait_for_selector("#noise[data-whole]", timeout=60_000)
 
     def drawn() -> tuple[str, str, str]:
-        paths = [page.evaluate(f"document.querySelector('#{name} .scatterlayer path.js-line').getAttribute('d')") for name in ("noise", "course")]
+        paths = [
+            page.evaluate(f"document.querySelector('#{name} .scatterlayer path.js-line').getAttribute('d')") for name in ("noise", "course")
+        ]
         return page.inner_text("#sigma"), *paths
 
     before = drawn()
@@ -155,7 +158,9 @@ def test_without_a_token_it_is_asked_for(client: Any, open_page: Callable[..., A
     page.wait_for_selector(".hm-runs[data-done]", timeout=60_000)
 
 
-def test_names_of_runs_are_text(serve: Callable[..., Any], make_run: Callable[..., Any], open_page: Callable[..., Any], tmp_path: Path) -> None:
+def test_names_of_runs_are_text(
+    serve: Callable[..., Any], make_run: Callable[..., Any], open_page: Callable[..., Any], tmp_path: Path
+) -> None:
     name = '<img src=x onerror="window.hurt=1">'
     make_run(tmp_path / "runs" / name)
     make_run(tmp_path / "runs" / f"{name} grows", ended=False)

@@ -91,7 +91,9 @@ def test_a_large_file_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert refused.value.status == 413
 
 
-@pytest.mark.parametrize("name", ["/etc/passwd.json", "../one/metrics.json", "metrics.json\0", "metrics", "", "model.safetensors", "a/../metrics.json"])
+@pytest.mark.parametrize(
+    "name", ["/etc/passwd.json", "../one/metrics.json", "metrics.json\0", "metrics", "", "model.safetensors", "a/../metrics.json"]
+)
 def test_names_that_are_none(tmp_path: Path, name: str) -> None:
     with pytest.raises(Refused):
         ServedFolder(a_run(tmp_path / "one")).read(name)

@@ -166,7 +166,12 @@ RAW = {
     "a folded header": lambda c: head("GET / HTTP/1.1", " Host: evil.example", f"Host: {c.host}"),
     "endless headers": lambda c: head("GET / HTTP/1.1", f"Host: {c.host}", *(f"X-{n}: {'a' * 1000}" for n in range(200))),
     "two lengths": lambda c: head(
-        "POST /api/look HTTP/1.1", f"Host: {c.host}", f"Origin: {c.origin}", f"X-Halfmask-Token: {c.token}", "Content-Length: 3", "Content-Length: 9"
+        "POST /api/look HTTP/1.1",
+        f"Host: {c.host}",
+        f"Origin: {c.origin}",
+        f"X-Halfmask-Token: {c.token}",
+        "Content-Length: 3",
+        "Content-Length: 9",
     ),
     "a length below nothing": lambda c: head(
         "POST /api/look HTTP/1.1", f"Host: {c.host}", f"Origin: {c.origin}", f"X-Halfmask-Token: {c.token}", "Content-Length: -1"
@@ -254,7 +259,10 @@ BODIES: dict[str, tuple[Callable[[], bytes], tuple[int, ...]]] = {
     "a JPEG that is only its beginning": (lambda: b"\xff\xd8\xff\xe0" + bytes(20), (415,)),
     "a bomb": (bomb, (413,)),
     "a header that promises a bomb": (lambda: png(2**31 - 1, 2**31 - 1), (413, 415)),
-    "a bomb in a comment": (lambda: png(50, 50, chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(2**27), 9)), rows=bytes(50 * 151)), (413, 415)),
+    "a bomb in a comment": (
+        lambda: png(50, 50, chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(2**27), 9)), rows=bytes(50 * 151)),
+        (413, 415),
+    ),
     "a picture of one pixel": (lambda: png(1, 1, rows=bytes(4)), (422,)),
     "a picture of no pixels": (lambda: png(0, 0), (415, 422)),
 }

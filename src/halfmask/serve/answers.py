@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -49,9 +50,18 @@ def lines(bodies: AsyncIterator[Mapping[str, Any]]) -> Response:
 
     async def written() -> AsyncIterator[bytes]:
         async for body in bodies:
-            yield json.dumps(body, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+            yield json.dumps(_finite(body), ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
     return StreamingResponse(written(), media_type="application/x-ndjson")
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN, which is what a model that diverged answers with."""
+    if isinstance(value, Mapping):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def policy_for(page: str) -> str:

@@ -74,7 +74,7 @@ def calculator(title: str) -> str:
         _field("delta", "δ, well below 1/N", "1e-5", "text", 'inputmode="decimal"'),
         _choice("adjacency", "What is hidden about a unit", {"zero-out": 0, **{each.value: 0 for each in Adjacency}}),
         _choice("unit", "What a unit is", dict.fromkeys(UNITS)),
-        _field("units_per_image", "Units of one person or image, at most", "1", "number", 'min="1" step="1"'),
+        _field("units_per_image", "Units of one image, at most", "1", "number", 'min="1" step="1"'),
         _choice("accountant", "Accountant", dict.fromkeys(("pld", "rdp"))),
         '<button type="submit">Compute</button>',
     ]
@@ -113,7 +113,7 @@ def look(title: str, runs: Sequence[Mapping[str, Any]]) -> str:
 
 def _bar(here: str, title: str) -> str:
     links = [f'<a href="{place}"{" aria-current=page" if place == here else ""}>{word}</a>' for place, word in _TABS.items()]
-    return f'<nav class="hm-bar" aria-label="Halfmask"><strong>{html.escape(title)}</strong>{"".join(links)}</nav>'
+    return f'<nav class="hm-bar" aria-label="Halfmask"><strong>Halfmask: {html.escape(title)}</strong>{"".join(links)}</nav>'
 
 
 def _page(title: str, body: str, *scripts: str) -> str:

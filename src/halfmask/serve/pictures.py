@@ -30,7 +30,9 @@ async def receive(announced: str | None, body: AsyncIterator[bytes]) -> bytes:
     Args:
         announced: the header Content-Length.
     """
-    if announced is not None and (not (announced.isascii() and announced.isdecimal()) or len(announced) > 12 or int(announced) > LARGEST_BYTES):
+    if announced is not None and (
+        not (announced.isascii() and announced.isdecimal()) or len(announced) > 12 or int(announced) > LARGEST_BYTES
+    ):
         raise _TOO_LARGE
     try:
         return await asyncio.wait_for(_gather(body), _SECONDS)

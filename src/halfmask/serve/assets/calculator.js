@@ -18,12 +18,15 @@
     const mine = name === "noise" ? found.noise_multiplier : found.steps * found.sampling_rate;
     const here = { x: [mine], y: [found.epsilon], mode: "markers", marker: { size: 13, color: colour("warm"), symbol: "diamond" }, hovertemplate: `your plan<br>${axes[name]} %{x:.4g}<br>ε %{y:.4g}<extra></extra>` };
     const axis = { gridcolor: colour("line"), zeroline: false, color: colour("ink"), automargin: true };
+    // A logarithmic axis says whole numbers, 1, 2, 5 and so on, and not the digit alone.
+    const marks = [-4, -3, -2, -1, 0, 1, 2, 3].flatMap((power) => [1, 2, 5].map((digit) => Number(`${digit}e${power}`)));
+    const ticks = name === "noise" ? { type: "log", tickvals: marks, ticktext: marks.map(String) } : { rangemode: "tozero" };
     const layout = {
       margin: { l: 55, r: 15, t: 40, b: 50 }, showlegend: false, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: colour("ink"), family: "system-ui, sans-serif" },
       title: { text: name === "noise" ? "ε for other noise, same plan" : "ε spent as training goes on", font: { size: 15 }, x: 0.02 },
       xaxis: { ...axis, title: { text: axes[name] }, rangemode: name === "course" ? "tozero" : "normal" },
-      yaxis: { ...axis, title: { text: "ε" }, type: name === "noise" ? "log" : "linear", rangemode: "tozero", dtick: name === "noise" ? "D2" : undefined },
+      yaxis: { ...axis, ...ticks, title: { text: "ε" } },
     };
     Plotly.react(charts[name], [line, here], layout, { displayModeBar: false, responsive: true });
     charts[name].dataset.points = points.length;
@@ -37,7 +40,7 @@
       ` keeps ε at ${number(found.epsilon)} (δ = ${number(found.delta)}) for each ${plan.get("unit")}, under ${found.adjacency}: ${found.steps.toLocaleString("en")} steps at a sampling rate of ${number(found.sampling_rate, 6)}.`,
     );
     if ("epsilon_image" in found) {
-      answer.append(` For somebody with up to ${found.units_per_image} ${plan.get("unit")}s, together, ε is ${number(found.epsilon_image)}.`);
+      answer.append(` For one image, or one person, of up to ${found.units_per_image} ${plan.get("unit")}s, ε is ${number(found.epsilon_image)}.`);
     }
     more.replaceChildren(
       ...line.warnings.map((text) => make("p", { class: "hm-warning" }, text)),
