@@ -9,7 +9,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -118,7 +118,7 @@ class Client:
         finally:
             connection.close()
 
-    def raw(self, request: bytes, more: Iterator[bytes] = iter(())) -> Answer:
+    def raw(self, request: bytes, more: Iterable[bytes] = ()) -> Answer:
         """Bytes as they stand, then as many pieces as the server takes before it answers."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
             try:

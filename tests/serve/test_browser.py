@@ -28,7 +28,7 @@ def quick(quick_accounting: None) -> None:
     """Coarse accountants: what is looked at is the page."""
 
 
-@pytest.mark.parametrize(("name", "width", "dark"), itertools.product(PAGES, (1400, 390), (False, True)))
+@pytest.mark.parametrize(("name", "width", "dark"), [*itertools.product(PAGES, (1400, 390), (False, True))])
 def test_pages_say_no_error_and_fit(client: Any, open_page: Callable[..., Any], name: str, width: int, dark: bool, tmp_path: Path) -> None:
     opened = open_page(f"http://{client.host}{PAGES[name]}#token={client.token}", width, dark)
     if name == "calculator":

@@ -1,4 +1,4 @@
-"""Requests that mean harm, to a real server on this machine's own address: every one is refused, and nothing private is ever in an answer."""
+"""Requests that mean harm, to a real server on this machine's own address: all are refused, and no answer holds anything private."""
 
 from __future__ import annotations
 

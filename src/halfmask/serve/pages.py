@@ -17,6 +17,8 @@ from halfmask.serve.calculator import UNITS
 from halfmask.serve.pictures import LARGEST_BYTES, LARGEST_PIXELS
 
 _TABS = {"/": "Report", "/calculator": "Calculator", "/look": "Try a picture"}
+# The one that reports carry inside.
+_PLOTLY = "plotly-basic.min.js"
 _SCRIPTS = ("frame.js", "live.js", "calculator.js", "look.js")
 # Models that look at a picture unless others are chosen.
 _CHOSEN = 12
@@ -27,14 +29,11 @@ _ICON = '<link rel="icon" href="data:,">'
 @cache
 def asset(name: str) -> tuple[bytes, str] | None:
     """A script or a style, and its kind; None where there is none of that name."""
-    if name == "plotly.js":
-        from plotly.offline import get_plotlyjs
-
-        return get_plotlyjs().encode(), "text/javascript; charset=utf-8"
-    if name not in (*_SCRIPTS, "serve.css"):
+    if name not in (*_SCRIPTS, _PLOTLY, "serve.css"):
         return None
+    room = "halfmask.report" if name == _PLOTLY else "halfmask.serve"
     kind = "text/css" if name.endswith(".css") else "text/javascript"
-    return resources.files("halfmask.serve").joinpath(f"assets/{name}").read_bytes(), f"{kind}; charset=utf-8"
+    return resources.files(room).joinpath(f"assets/{name}").read_bytes(), f"{kind}; charset=utf-8"
 
 
 def with_live(report: str, title: str, version: str) -> str:
@@ -86,7 +85,7 @@ def calculator(title: str) -> str:
         '<p class="hm-answer" role="status"></p><div class="hm-more"></div>'
         '<div class="hm-charts"><div id="noise" class="hm-chart"></div><div id="course" class="hm-chart"></div></div>'
     )
-    return _page("Calculator", _bar("/calculator", title) + body, "plotly.js", "calculator.js")
+    return _page("Calculator", _bar("/calculator", title) + body, _PLOTLY, "calculator.js")
 
 
 def look(title: str, runs: Sequence[Mapping[str, Any]]) -> str:
