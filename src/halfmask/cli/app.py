@@ -29,6 +29,7 @@ from halfmask.cli import (
     recipes,
     report,
     sanitise,
+    serve,
     train,
 )
 from halfmask.errors import HalfmaskError
@@ -73,6 +74,7 @@ app.command("predict")(predict.predict)
 app.command("sanitise")(sanitise.sanitise)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
+app.command("serve")(serve.serve)
 app.command("pretrain")(pretrain.pretrain)
 app.add_typer(data.app, name="data")
 app.command("account")(account.account)
