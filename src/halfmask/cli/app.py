@@ -21,6 +21,7 @@ from halfmask.cli import (
     compare,
     data,
     evaluate,
+    export,
     ledger,
     plan,
     predict,
@@ -63,6 +64,7 @@ app.command("plan")(plan.plan)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
+app.command("export")(export.export)
 app.command("sanitise")(sanitise.sanitise)
 app.command("compare")(compare.compare)
 app.command("pretrain")(pretrain.pretrain)
