@@ -23,7 +23,7 @@ import torch
 from halfmask import __version__
 from halfmask.errors import HalfmaskError, unknown_name
 from halfmask.inference.finished import certificate_of_finished
-from halfmask.inference.onnx_file import FACTS, needed, open_session
+from halfmask.inference.onnx_file import FACTS, answers, needed, open_session
 from halfmask.tasks.base import Graph
 from halfmask.training.outputs import CALIBRATION
 from halfmask.training.runs import open_run, read_json
@@ -134,7 +134,7 @@ def compare(graph: Graph, path: Path) -> tuple[dict[str, float], float]:
         with torch.no_grad():
             answered = graph.module(*some.values())
         expected = dict(zip(graph.outputs, answered if isinstance(answered, tuple) else (answered,), strict=True))
-        told = session.run(list(graph.outputs), {name: value.numpy() for name, value in some.items()})
+        told = answers(session, list(graph.outputs), {name: value.numpy() for name, value in some.items()})
         found = {name: torch.from_numpy(np.array(value)) for name, value in zip(graph.outputs, told, strict=True)}
         as_good = graph.undecided(some, found) if graph.undecided else {}
         for name, most in graph.outputs.items():

@@ -38,7 +38,7 @@ class OnnxPose:
 
     def __call__(self, crops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Joints in pixels (N×J×2) and scores (N×J) of crops given as bytes (N×3×H×W)."""
-        joints, scores = self.session.run(["joints", "scores"], {"image": np.ascontiguousarray(crops)})
+        joints, scores = answers(self.session, ["joints", "scores"], {"image": np.ascontiguousarray(crops)})
         return joints, scores
 
 
@@ -52,9 +52,22 @@ def open_session(path: Path, threads: int | None = None) -> Any:
     try:
         return runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        # onnxruntime has a class for each thing that can be wrong with a file, none of them shared.
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise HalfmaskError(f"{path} cannot be opened by onnxruntime ({said}): expected a file that 'halfmask export' wrote") from None
+        raise HalfmaskError(
+            f"{path} cannot be opened by onnxruntime ({_said(error)}): expected a file that 'halfmask export' wrote"
+        ) from None
+
+
+def answers(session: Any, names: list[str], given: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """What a network says."""
+    try:
+        return [np.asarray(value) for value in session.run(names, given)]
+    except Exception as error:
+        raise HalfmaskError(f"onnxruntime cannot run the network ({_said(error)}): export the run again") from None
+
+
+def _said(error: Exception) -> str:
+    """The first line: onnxruntime has a class for each thing that can be wrong, none of them shared, and long words for it."""
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def open_onnx(path: Path, threads: int | None = None) -> OnnxPose:
