@@ -83,7 +83,7 @@ def one_person_black(images: np.ndarray) -> np.ndarray:
     return images
 
 
-PARTLY = {"model.safetensors", "checkpoint/state.pt", "metrics.json", "log.jsonl"}
+PARTLY = {"model.safetensors", "checkpoint/state.pt", "metrics.json", "log.jsonl", "calibration.json", "model_card.md"}
 
 
 def nothing_private_leaves(config: RunConfig, folder: Path, kind: type[Trainer] = Trainer) -> bool:

@@ -26,10 +26,12 @@ from halfmask.data.people import Box
 # Larger pictures are made smaller before anybody is looked for: people of fewer pixels show no joints anyway.
 _LONGEST, _SHORTEST = 800, 256
 # The classifier was trained on windows of 64×128 pixels with a margin round the person: so much of a window is the person.
-_INNER_WIDTH, _INNER_HEIGHT = 0.62, 0.80
+_INNER_WIDTH, _INNER_HEIGHT = 0.62, 0.75
 # Two boxes that share more than this are one person's.
-SAME_PERSON = 0.45
+SAME_PERSON = 0.3
 _AT_ONCE = 32
+# Pixels of its edge put round a picture, for those whose whole window would not fit on it.
+_PAD = 32
 
 
 @dataclass(frozen=True)
@@ -55,26 +57,24 @@ class Hog:
         surest: leaves out whom the classifier is less sure of: a distance from its margin, not a chance.
     """
 
-    def __init__(self, surest: float = 0.3):
+    def __init__(self, surest: float = 0.2):
         self.surest = surest
         self._hog: Any = cv2.HOGDescriptor()
         self._hog.setSVMDetector(np.asarray(cv2.HOGDescriptor.getDefaultPeopleDetector()))
 
     def __call__(self, image: np.ndarray) -> list[Detected]:
         """Everybody on a picture (H×W×3 bytes, red first), the surest first."""
-        scale = min(1.0, _LONGEST / max(image.shape[:2]))
-        scale = max(scale, _SHORTEST / min(image.shape[:2]))
+        scale = min(max(1.0, _SHORTEST / min(image.shape[:2])), _LONGEST / max(image.shape[:2]))
         size = tuple(max(1, round(side * scale)) for side in image.shape[1::-1])
         shown = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
-        # Those whose whole window would not fit are found at the edges by the padding.
         padded = cv2.copyMakeBorder(shown, _PAD, _PAD, _PAD, _PAD, cv2.BORDER_REPLICATE)
         if min(padded.shape[0] // 2, padded.shape[1]) < 64:
             return []
-        windows, margins = self._hog.detectMultiScale(padded, hitThreshold=self.surest - 0.2, winStride=(8, 8), padding=(8, 8), scale=1.05)
+        windows, margins = self._hog.detectMultiScale(
+            padded, hitThreshold=self.surest, winStride=(8, 8), padding=(8, 8), scale=1.05, groupThreshold=0
+        )
         found = []
         for (x, y, width, height), margin in zip(windows, np.ravel(margins), strict=True):
-            if margin < self.surest:
-                continue
             inner = (
                 (x - _PAD + width * (1 - _INNER_WIDTH) / 2) / scale,
                 (y - _PAD + height * (1 - _INNER_HEIGHT) / 2) / scale,
@@ -83,9 +83,6 @@ class Hog:
             )
             found.append(Detected(inner, float(expit(2 * (margin - 1)))))
         return one_of_many(inside(found, image.shape))
-
-
-_PAD = 32
 
 
 class ByNetwork:
