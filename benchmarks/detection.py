@@ -1,7 +1,7 @@
 """Where people are, and then their joints: `python -m benchmarks.detection MODEL COCO`, MODEL a run of poses or an exported file.
 
 COCO is a folder in COCO's form (annotations/person_keypoints_*2017.json). For each way of finding people: average precision of boxes
-(COCO's own code), and OKS-AP of the poses in them over the twelve joints from shoulders to ankles, which every skeleton has. Annotated boxes
+(COCO's own code), and OKS-AP of the poses in them over the twelve joints from shoulders to ankles that every skeleton has. Annotated boxes
 show what the pose network alone loses.
 """
 
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--part", default="val")
     parser.add_argument("--ways", default="annotated,whole,hog,hog-judged,network,both")
-    parser.add_argument("--surest", type=float, default=0.25, help="the mean score at which the network has found somebody")
+    parser.add_argument("--surest", type=float, default=0.2, help="the mean score at which the network has found somebody")
     parser.add_argument("--no-flip-test", action="store_true")
     options = parser.parse_args()
     network = opened(options.model, not options.no_flip_test)

@@ -95,7 +95,7 @@ class ByNetwork:
 
     shares = (1.0, 0.7, 0.5, 0.35)
 
-    def __init__(self, look: Look, input_size: tuple[int, int], surest: float = 0.5):
+    def __init__(self, look: Look, input_size: tuple[int, int], surest: float = 0.2):
         self.look, self.input_size, self.surest = look, input_size, surest
 
     def __call__(self, image: np.ndarray) -> list[Detected]:
