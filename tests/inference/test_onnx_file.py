@@ -25,27 +25,24 @@ def made(path: Path, facts: dict[str, Any] | None) -> Path:
     """All joints on a diagonal, with a score of 0.1, whatever is shown."""
     nodes = [
         helper.make_node("Cast", ["image"], ["pixels"], to=TensorProto.FLOAT),
-        helper.make_node("ReduceMean", ["pixels", "axes"], ["bright"], keepdims=0),
-        helper.make_node("Mul", ["bright", "nothing"], ["zeros"]),
+        helper.make_node("ReduceMean", ["pixels", "colours"], ["bright"], keepdims=0),
+        helper.make_node("Slice", ["bright", "from", "to", "of"], ["corner"]),
+        helper.make_node("Mul", ["corner", "nothing"], ["zeros"]),
         helper.make_node("Add", ["zeros", "places"], ["joints"]),
-        helper.make_node("ReduceMean", ["zeros", "last"], ["flat"], keepdims=0),
+        helper.make_node("ReduceMean", ["zeros", "axes"], ["flat"], keepdims=0),
         helper.make_node("Add", ["flat", "low"], ["scores"]),
     ]
     constants = {
-        "axes": np.array([1], np.int64),
-        "last": np.array([2], np.int64),
+        "colours": np.array([1], np.int64),
+        "from": np.zeros(2, np.int64),
+        "to": np.array([16, 2], np.int64),
+        "of": np.array([1, 2], np.int64),
         "nothing": np.zeros(1, np.float32),
         "places": np.repeat(np.linspace(5, 40, 16, dtype=np.float32)[:, None], 2, 1),
+        "axes": np.array([2], np.int64),
         "low": np.full(1, 0.1, np.float32),
     }
-    # The mean over colours, cut to 16×2 by hand: an image of that shape alone is taken.
     given = helper.make_tensor_value_info("image", TensorProto.UINT8, ["batch", 3, 64, 48])
-    cut = [
-        helper.make_node("Slice", ["bright", "from", "to", "of"], ["corner"]),
-    ]
-    nodes[2] = helper.make_node("Mul", ["corner", "nothing"], ["zeros"])
-    nodes[2:2] = cut
-    constants |= {"from": np.zeros(2, np.int64), "to": np.array([16, 2], np.int64), "of": np.array([1, 2], np.int64)}
     told = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("joints", "scores")]
     graph = helper.make_graph(nodes, "made", [given], told, [numpy_helper.from_array(value, name) for name, value in constants.items()])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)

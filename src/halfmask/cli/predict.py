@@ -28,7 +28,7 @@ _LABELLED = "-labels"
 _ENDINGS = (".json", ".png", f"{_LABELLED}.mp4", f"{_LABELLED}.avi")
 _PREDICTION, _PEOPLE = "Prediction", "Where people are (poses)"
 # How people are found where no boxes are given.
-_WAYS = ("hog", "network", "whole")
+_WAYS = ("auto", "network", "hog", "whole")
 
 
 def predict(
@@ -62,12 +62,12 @@ def predict(
     people: Annotated[
         str,
         typer.Option(
-            metavar="hog|network|whole",
-            help="Without boxes: find people with OpenCV's detector, or with the pose network itself (slow), or take each picture for one "
-            "person's crop.",
+            metavar="auto|network|hog|whole",
+            help="Without boxes: find people with the pose network itself, or with OpenCV's detector (quicker, finds fewer), or take each "
+            "picture for one person's crop. (auto: network for pictures, hog for films)",
             rich_help_panel=_PEOPLE,
         ),
-    ] = "hog",
+    ] = "auto",
     flip_test: Annotated[
         bool,
         typer.Option(
@@ -142,7 +142,7 @@ def _predict_poses(
 ) -> None:
     """Everybody's joints, by a network that runs wherever it does: nothing here needs torch."""
     from halfmask.cli.console import TerminalProgress, fail, note, say, say_json, warn
-    from halfmask.inference.detection import ByNetwork, Hog
+    from halfmask.inference.detection import finder
     from halfmask.inference.people_given import read_boxes
     from halfmask.inference.predicting import ENDINGS, Watcher, predict_film, predict_picture
     from halfmask.inference.sources import CAMERA, PICTURE, VIDEO, check_free, find_sources, output_names
@@ -154,13 +154,13 @@ def _predict_poses(
     names = output_names(sources, out, ENDINGS)
     check_free(out, names, ENDINGS, overwrite)
     known = None if boxes is None else read_boxes(boxes, [one.path.as_posix() for one in sources])
-    finder = None if way == "whole" else Hog() if way == "hog" else ByNetwork(network, network.input_size)
-    watcher = Watcher(network, known, box, finder)
+    watcher = Watcher(network, known, box)
     out.mkdir(parents=True, exist_ok=True)
     done, failures = [], 0
     with TerminalProgress() as progress:
         for number, (source, name) in enumerate(zip(sources, names, strict=True), 1):
             try:
+                watcher.detector = finder(way, network, film=source.kind != PICTURE)
                 if source.kind == PICTURE:
                     result = predict_picture(watcher, source, out, name)
                 else:

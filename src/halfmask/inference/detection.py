@@ -2,10 +2,10 @@
 
 Two ways, measured side by side by `benchmarks/detection.py`:
 
-* `hog`: histograms of oriented gradients and a linear classifier (Dalal and Triggs, 2005), which come with OpenCV. It knows people who
-  stand or walk and are seen whole; of others it finds few.
 * `network`: the pose network itself, shown windows of some sizes all over the picture. It was never shown a picture without a person, so it
   sees some everywhere; where it is sure of most joints, somebody is likelier to be.
+* `hog`: histograms of oriented gradients and a linear classifier (Dalal and Triggs, 2005), which come with OpenCV. It knows people who
+  stand or walk and are seen whole; of others it finds few.
 
 Neither is a detector as one is trained today. Boxes from a better one come in by `--boxes`.
 """
@@ -22,6 +22,7 @@ from scipy.special import expit
 
 from halfmask.data.images import crop_transform, to_image
 from halfmask.data.people import Box
+from halfmask.inference.poses import PoseSeer
 
 # Larger pictures are made smaller before anybody is looked for: people of fewer pixels show no joints anyway.
 _LONGEST, _SHORTEST = 800, 256
@@ -122,6 +123,21 @@ class ByNetwork:
                 sides = np.maximum(high - low + 2 * margin, 1)
                 found.append(Detected((float(low[0] - margin), float(low[1] - margin), float(sides[0]), float(sides[1])), score))
         return found
+
+
+def finder(way: str, network: PoseSeer, film: bool) -> Detector | None:
+    """Who finds people: `network`, `hog`, or nobody where a picture is one person's crop (`whole`).
+
+    `auto` is the network, which finds more, for pictures, and OpenCV's detector for the many frames of a film, and for a network of whose
+    scores nobody knows what they are worth.
+    """
+    if way == "whole":
+        return None
+    if way == "hog" or (way == "auto" and (film or not network.calibrated)):
+        return Hog()
+    # Mirror images are not looked at to find somebody: that would take twice as long.
+    plain = getattr(network, "plain", lambda: network)()
+    return ByNetwork(plain, network.input_size)
 
 
 def windows(shape: tuple[int, ...], input_size: tuple[int, int], shares: Sequence[float]) -> list[Box]:

@@ -107,8 +107,8 @@ class Watcher:
             )
         if self.tally.pictures and not self.tally.people:
             found.append(
-                "nobody was found. OpenCV's detector knows people who stand and are seen whole: give boxes with --boxes, or say --people "
-                "whole if each picture is one person's crop"
+                "nobody was found. Try --people hog, which knows people who stand and are seen whole; give boxes with --boxes; or say "
+                "--people whole if each picture is one person's crop"
             )
         return found
 

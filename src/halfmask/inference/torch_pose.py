@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ class TorchPose:
 
     Attributes:
         curve: what its scores are worth; None if nobody knows.
+        plain_curve: what they are worth without mirror images.
     """
 
     model: PoseModel
@@ -29,6 +30,11 @@ class TorchPose:
     flip_test: bool
     device: torch.device | str
     curve: Calibration | None
+    plain_curve: Calibration | None = None
+
+    def plain(self) -> TorchPose:
+        """The same without mirror images: half the work."""
+        return replace(self, flip_test=False, curve=self.plain_curve)
 
     @property
     def skeleton(self) -> Skeleton:
@@ -56,6 +62,6 @@ def pose_of_run(trained: TrainedRun, flip_test: bool) -> TorchPose:
     """The network of a run of the task `pose`."""
     if not isinstance(trained.model, PoseModel):
         raise HalfmaskError(f"{trained.folder} is a run of the task '{trained.config.task}': poses need a run of the task 'pose'")
-    known = (read_json(trained.folder / CALIBRATION) or {}).get("flip" if flip_test else "plain")
-    curve = None if known is None else Calibration.from_json(known)
-    return TorchPose(trained.model, f"'{trained.folder.resolve().name}'", flip_test, trained.device, curve)
+    curves = {name: Calibration.from_json(body) for name, body in (read_json(trained.folder / CALIBRATION) or {}).items()}
+    words = f"'{trained.folder.resolve().name}'"
+    return TorchPose(trained.model, words, flip_test, trained.device, curves.get("flip" if flip_test else "plain"), curves.get("plain"))
