@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--part", default="val")
     parser.add_argument("--ways", default="annotated,whole,hog,hog-judged,network,both")
-    parser.add_argument("--surest", type=float, default=0.2, help="the mean score at which the network has found somebody")
+    parser.add_argument("--surest", type=float, default=0.3, help="the mean score at which the network has found somebody")
     parser.add_argument("--no-flip-test", action="store_true")
     options = parser.parse_args()
     network = opened(options.model, not options.no_flip_test)

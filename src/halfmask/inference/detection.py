@@ -22,6 +22,7 @@ from scipy.special import expit
 
 from halfmask.data.images import crop_transform, to_image
 from halfmask.data.people import Box
+from halfmask.inference.people_given import overlap
 from halfmask.inference.poses import PoseSeer
 
 # Larger pictures are made smaller before anybody is looked for: people of fewer pixels show no joints anyway.
@@ -30,6 +31,8 @@ _LONGEST, _SHORTEST = 800, 256
 _INNER_WIDTH, _INNER_HEIGHT = 0.62, 0.75
 # Two boxes that share more than this are one person's.
 SAME_PERSON = 0.3
+# So much of both a person's box shares with that of the second look at them.
+_AGAIN = 0.5
 _AT_ONCE = 32
 # Pixels of its edge put round a picture, for those whose whole window would not fit on it.
 _PAD = 32
@@ -96,32 +99,38 @@ class ByNetwork:
 
     shares = (1.0, 0.7, 0.5, 0.35)
 
-    def __init__(self, look: Look, input_size: tuple[int, int], surest: float = 0.2):
+    def __init__(self, look: Look, input_size: tuple[int, int], surest: float = 0.3):
         self.look, self.input_size, self.surest = look, input_size, surest
 
     def __call__(self, image: np.ndarray) -> list[Detected]:
         """Everybody on a picture, the surest first."""
-        found = self._seen(image, windows(image.shape, self.input_size, self.shares))
-        # Once more, each in the middle of a window of their own.
-        again = self._seen(image, [one.box for one in one_of_many(found)])
-        return one_of_many(inside(again, image.shape))
+        first = one_of_many(
+            [one for one in self._seen(image, windows(image.shape, self.input_size, self.shares)) if one.score >= self.surest]
+        )
+        # Once more, each in the middle of a window of their own: whoever is there is seen again, in the same place.
+        again = self._seen(image, [one.box for one in first])
+        found = [
+            Detected(now.box, min(before.score, now.score))
+            for before, now in zip(first, again, strict=True)
+            if now.score >= self.surest and overlap(before.box, now.box) >= _AGAIN
+        ]
+        return one_of_many(inside(found, image.shape))
 
     def _seen(self, image: np.ndarray, boxes: Sequence[Box]) -> list[Detected]:
+        """The box round the joints that the network sees in each window, and how sure it is."""
         found = []
         for start in range(0, len(boxes), _AT_ONCE):
             maps = [crop_transform(box, self.input_size) for box in boxes[start : start + _AT_ONCE]]
             crops = [cv2.warpAffine(image, one, self.input_size[::-1], flags=cv2.INTER_LINEAR) for one in maps]
             joints, scores = self.look(np.ascontiguousarray(np.stack(crops).transpose(0, 3, 1, 2)))
             for points, sure, transform in zip(joints, scores, maps, strict=True):
-                score = float(sure.mean())
-                if score < self.surest:
-                    continue
                 placed = to_image(points, transform)
                 low, high = placed.min(0), placed.max(0)
                 # Joints end before hands, feet and the skin do.
                 margin = 0.08 * (high - low).max()
                 sides = np.maximum(high - low + 2 * margin, 1)
-                found.append(Detected((float(low[0] - margin), float(low[1] - margin), float(sides[0]), float(sides[1])), score))
+                box = (float(low[0] - margin), float(low[1] - margin), float(sides[0]), float(sides[1]))
+                found.append(Detected(box, float(sure.mean())))
         return found
 
 
