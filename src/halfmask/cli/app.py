@@ -22,6 +22,7 @@ from halfmask.cli import (
     compare,
     data,
     evaluate,
+    export,
     ledger,
     plan,
     predict,
@@ -71,6 +72,7 @@ app.command("plan")(plan.plan)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
+app.command("export")(export.export)
 app.command("sanitise")(sanitise.sanitise)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,8 @@ LOGGABLE = frozenset(
         "clip_norm",
     }
 )
+CALIBRATION = "calibration.json"
+CARD = "model_card.md"
 # What `metrics.json` says of every task: no table of a task's own takes the place of any of it.
 _TAKEN = frozenset({"task", "dataset", "split", "metrics", "parts"})
 
@@ -106,7 +108,7 @@ class RunFolder:
 
     def withdraw(self) -> None:
         """Take back what was said about the weights so far: a run that goes on will say something else."""
-        for name in ("certificate.json", "certificate.md", "metrics.json"):
+        for name in ("certificate.json", "certificate.md", "metrics.json", CALIBRATION, CARD):
             with self._writing(name) as path:
                 path.unlink(missing_ok=True)
 
@@ -115,6 +117,20 @@ class RunFolder:
         body = {"task": task, "dataset": dataset, "split": split} | scores_body(scores)
         with self._writing("metrics.json") as path:
             write_whole(path, (json.dumps(body, indent=2) + "\n").encode())
+
+    def save_calibration(self, body: Mapping[str, Any]) -> None:
+        """`calibration.json`: what scores are worth, by public people alone; none where a task or its public people have nothing to say."""
+        if body:
+            with self._writing(CALIBRATION) as path:
+                write_whole(path, (json.dumps(body, indent=2) + "\n").encode())
+
+    def save_card(self) -> None:
+        """`model_card.md`, made of the files that are in the folder already: it says nothing that was not released."""
+        # Pages are the report's, which is not needed to train.
+        from halfmask.report.model_card import model_card
+
+        with self._writing(CARD) as path:
+            write_whole(path, model_card(self.path).encode())
 
     def save_certificate(self, certificate: Certificate) -> None:
         """`certificate.json` and `certificate.md`."""

@@ -203,6 +203,9 @@ def finish(setup: Setup, folder: RunFolder, trainer: Trainer) -> None:
     if setup.data.test is not None:
         scores = setup.task.score(setup.model, setup.data.test, device=setup.device)
         folder.save_metrics(setup.config.task, setup.data.name, "test", scores)
+    if setup.watched is not None:
+        folder.save_calibration(setup.task.confidence(setup.model, setup.watched, setup.device))
+    folder.save_card()
 
 
 def written(value: Any) -> str:
