@@ -17,7 +17,8 @@ def table(folder: Path, text: str, encoding: str = "utf-8") -> Path:
 
 @pytest.mark.parametrize("divider, encoding", [(",", "utf-8"), (";", "utf-8-sig"), ("\t", "utf-8")])
 def test_a_row_is_a_person(tmp_path, divider, encoding) -> None:
-    text = "image,split,subject,box_x,box_y,box_width,box_height,head_x,head_y,head_width,head_height,right_knee_x,right_knee_y,right_knee_v,nose_x,nose_y\n"
+    text = "image,split,subject,box_x,box_y,box_width,box_height,head_x,head_y,head_width,head_height,"
+    text += "right_knee_x,right_knee_y,right_knee_v,nose_x,nose_y\n"
     text += "a.jpg,private,x,1,2,30,40,5,6,7,8,12.5,20,1,,\nb.jpg,test,y,1,2,30,40,,,,,,,,9,10\n"
     found = read_people_csv(table(tmp_path, text.replace(",", divider), encoding))
     (one,), (other,) = found.parts["private"].people, found.parts["test"].people

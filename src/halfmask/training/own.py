@@ -27,7 +27,7 @@ from halfmask.tasks.own import LossOfItems, OwnTask, OwnView, same_build
 from halfmask.training.config import RunConfig, build_config
 from halfmask.training.outputs import check_folder, only_one
 from halfmask.training.progress import Progress
-from halfmask.training.running import Run, default_progress, train_prepared, written
+from halfmask.training.running import Run, default_progress, train_prepared
 from halfmask.training.setup import Setup, prepare
 
 # The most public records to span a subspace, and the most directions, where nothing else is said.
@@ -133,8 +133,7 @@ def own_config(recipe: dict[str, Any], public: Any, optimiser: Any, settings: Ma
         recipe = recipe | {"optimiser": {"name": optimiser}}
     elif isinstance(optimiser, Mapping):
         recipe = recipe | {"optimiser": dict(optimiser)}
-    assignments = [f"{name}={written(value)}" for name, value in (settings or {}).items()]
-    return build_config({"task": "own", "strategy": "full"} | recipe, {}, assignments)
+    return build_config({"task": "own", "strategy": "full"} | recipe, {}, settings=settings)
 
 
 def own_setup(

@@ -64,10 +64,11 @@ def run(
 
     Args:
         recipe: the name of one inside the package (`pose/figures`), or the path of a file.
-        settings: any setting by its key, in place of the recipe's: `{"method": "dpsgd", "epsilon": 0.8, "data.name": "my-data"}`.
+        settings: any setting by its key, in place of the recipe's: `{"method": "dpsgd", "epsilon": 0.8, "data.name": "my-data"}`; those of
+            a group also as a mapping, `{"data": {"name": "my-data"}}`.
         resume: go on with the run in `out`, which was stopped.
     """
-    config = build_config(load_recipe(recipe), {}, [f"{name}={written(value)}" for name, value in (settings or {}).items()])
+    config = build_config(load_recipe(recipe), {}, settings=settings)
     folder, progress = Path(out), progress or default_progress()
     with only_one(folder):
         check_folder(folder, config, resume)
@@ -147,11 +148,6 @@ def finish(setup: Setup, folder: RunFolder, trainer: Trainer) -> None:
     if setup.data.test is not None:
         scores = setup.task.score(setup.model, setup.data.test, device=setup.device)
         folder.save_metrics(setup.config.task, setup.data.name, "test", scores)
-
-
-def written(value: Any) -> str:
-    """A value as `--set` takes it."""
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def default_progress() -> Progress:
