@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+from halfmask.cli.grids import compare_grid
 from halfmask.cli.settings import (
     OUTPUT_PANEL,
     DeviceOption,
     JsonOption,
     SetOption,
     ThreadsOption,
+    default_sweep_folder,
     names,
     numbers,
     use_threads,
@@ -26,7 +28,16 @@ _GRID = "What is compared"
 
 def compare(
     recipe: Annotated[str, typer.Argument(help="Name (see 'halfmask recipes') or path of a recipe.")],
-    out: Annotated[Path, typer.Option(help="Folder for the runs, the table and the page.", rich_help_panel=OUTPUT_PANEL)],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the runs, the table and the page. (default: runs/ and the recipe's name)", rich_help_panel=OUTPUT_PANEL
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="'figures', a dataset folder, or a name below $HALFMASK_DATA. (default: the recipe's)", rich_help_panel=_GRID),
+    ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
@@ -41,6 +52,10 @@ def compare(
     clips: Annotated[
         str | None,
         typer.Option(help="Clip norms, with commas between. (default: the recipe's)", rich_help_panel=_GRID),
+    ] = None,
+    strategies: Annotated[
+        str | None,
+        typer.Option(help="Training strategies, with commas between. (default: the recipe's)", rich_help_panel=_GRID),
     ] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, with commas between.", rich_help_panel=_GRID)] = "0",
     assignments: SetOption = None,
@@ -64,7 +79,8 @@ def compare(
 ) -> None:
     """Run every combination and lay the results side by side, in a table, a chart, pictures and a page.
 
-    The same command goes on where it was stopped. Methods without noise run once per seed.
+    The same command goes on where it was stopped. Methods without noise run once per seed. A recipe that names a whole table (see
+    'halfmask recipes', pose/paper) is run and printed as such; the options then choose some of its rows.
     """
     from halfmask.cli.console import Console, TerminalProgress, note, say, say_json
     from halfmask.gradients.mechanism import METHODS
@@ -73,12 +89,24 @@ def compare(
     from halfmask.report.tables import method_tables
     from halfmask.tasks.base import task_named
     from halfmask.training.config import build_config, load_recipe
+    from halfmask.training.grids import load_grid, narrowed, of_strategies
+    from halfmask.training.override import nested
     from halfmask.training.setup import pick_device
     from halfmask.training.sweep import collect, do_run, expand, is_done, plan_sweep
 
     body = load_recipe(recipe) | ({} if device is None else {"device": device})
+    body = nested({**body, **({} if data is None else {"data.name": data})})
+    out = out or default_sweep_folder(recipe)
     changes = assignments or []
     chosen = [] if methods is None else names(methods, "--methods")
+    some = None if strategies is None else names(strategies, "--strategies")
+    grid = load_grid(recipe) or (None if some is None else of_strategies(some))
+    if grid is not None:
+        listed = (None if one is None else numbers(one, f"--{word}") for one, word in ((epsilons, "epsilons"), (clips, "clips")))
+        use_threads(threads)
+        part = narrowed(grid, chosen or None, *listed, some)
+        compare_grid(part, recipe, body, out, whole_numbers(seeds, "--seeds"), changes, overlays, as_json)
+        return
     base = build_config(body, {"method": chosen[0]} if chosen else {}, changes)
     kind = task_named(base.task)
     chosen = chosen or [*(kind.compared or kind.methods)]
@@ -93,13 +121,13 @@ def compare(
     heights = shares(matched)
     pick_device(base.device)
     use_threads(threads)
-    grid = expand(
+    cells = expand(
         chosen,
         [base.epsilon] if epsilons is None else numbers(epsilons, "--epsilons"),
         [base.clip_norm] if clips is None else numbers(clips, "--clips"),
         whole_numbers(seeds, "--seeds"),
     )
-    planned = plan_sweep(body, grid, changes, out)
+    planned = plan_sweep(body, cells, changes, out)
     try:
         with TerminalProgress() as progress:
             judged = kind(base).load_test(progress.stage)

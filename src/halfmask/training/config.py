@@ -207,9 +207,12 @@ def task_units(task: str) -> tuple[str, ...]:
 
 
 def load_recipe(name: str | None) -> dict[str, Any]:
-    """A recipe by its name inside the package (`pose/figures`) or by its path."""
-    if name is None:
-        return {}
+    """A recipe by its name inside the package (`pose/figures`) or by its path, without the table that it may name besides."""
+    return {} if name is None else {key: value for key, value in load_whole_recipe(name).items() if key != "compare"}
+
+
+def load_whole_recipe(name: str) -> dict[str, Any]:
+    """The same with the group `compare`, which `halfmask.training.grids` reads."""
     try:
         body = yaml.safe_load(recipe_text(name)) or {}
     except yaml.YAMLError as error:
