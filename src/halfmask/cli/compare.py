@@ -102,10 +102,19 @@ def compare(
     some = None if strategies is None else names(strategies, "--strategies")
     grid = load_grid(recipe) or (None if some is None else of_strategies(some))
     if grid is not None:
-        listed = (None if one is None else numbers(one, f"--{word}") for one, word in ((epsilons, "epsilons"), (clips, "clips")))
+        budgets = None if epsilons is None else numbers(epsilons, "--epsilons")
+        norms = None if clips is None else numbers(clips, "--clips")
         use_threads(threads)
-        part = narrowed(grid, chosen or None, *listed, some)
-        compare_grid(part, recipe, body, out, whole_numbers(seeds, "--seeds"), changes, overlays, as_json)
+        compare_grid(
+            narrowed(grid, chosen or None, budgets, norms, some),
+            recipe,
+            body,
+            out,
+            whole_numbers(seeds, "--seeds"),
+            changes,
+            overlays,
+            as_json,
+        )
         return
     base = build_config(body, {"method": chosen[0]} if chosen else {}, changes)
     kind = task_named(base.task)

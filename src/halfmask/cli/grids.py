@@ -44,7 +44,8 @@ def compare_grid(
         lists = _silent(body, assignments)
         runs = plan_block(block, body, seeds, assignments, out, lists)
         planned[block.name] = runs
-        whole.append(replace(block, **{name: getattr(block, name) or tuple(values) for name, values in lists.items()}))
+        filled: dict[str, Any] = {name: getattr(block, name) or tuple(values) for name, values in lists.items()}
+        whole.append(replace(block, **filled))
     grid = replace(grid, blocks=tuple(whole))
     everything = [run for runs in planned.values() for run in runs]
     pick_device(everything[0].config.device)

@@ -17,6 +17,7 @@ import numpy as np
 from halfmask.data.records import Records
 from halfmask.data.viewing import with_view
 from halfmask.metrics.names import about, has_headline, headline, is_percentage, printed, shown
+from halfmask.privacy.certificate import promise_in
 from halfmask.report.audits import audit_sections
 from halfmask.report.overlay import contact_sheet, save_png
 from halfmask.report.parts import embedded, judged_runs, parts_sections, write_figures
@@ -27,6 +28,7 @@ from halfmask.tasks.base import Task, task_named
 from halfmask.training.runs import open_run
 from halfmask.training.sweep import PlannedRun, measured, optimiser_line, pictured, read_certificate, remark
 from halfmask.views import make_view
+from halfmask.words import a_or_an
 
 _COLUMNS = ("method", "epsilon", "clip_norm", "seeds")
 _PICTURED = "first seed, largest ε and first clip norm of each method, chosen before looking at any score"
@@ -173,8 +175,7 @@ def page(out: Path, results: Mapping[str, Any], runs: Sequence[PlannedRun], more
 
 def _certificate(out: Path, run: PlannedRun) -> list[str]:
     """A run's certificate in plain language, with the list of what it takes to be public."""
-    # Title, promise, table: the promise is the second paragraph.
-    promise = (run.folder / "certificate.md").read_text().split("\n\n")[1]
+    promise = promise_in((run.folder / "certificate.md").read_text())
     first, *rest = html.escape(promise).split("**")
     words = first + "".join(f"<strong>{part}</strong>" if i % 2 == 0 else part for i, part in enumerate(rest))
     where = html.escape(run.folder.relative_to(out).as_posix())
@@ -183,7 +184,7 @@ def _certificate(out: Path, run: PlannedRun) -> list[str]:
     larger = [
         f"For one {name} of up to {each['most']} {body['unit']}s that factor is at most e^{float(each['epsilon']):.4g}."
         for name, each in body.get("coarser", {}).items()
-    ] + [f"For one {name} of a {body['unit']} it is at most e^{float(cost):.4g}." for name, cost in body.get("finer", {}).items()]
+    ] + [f"For one {name} of {a_or_an(body['unit'])} it is at most e^{float(cost):.4g}." for name, cost in body.get("finer", {}).items()]
     return [
         f"<h3>{html.escape(run.combination.label)}</h3><p>{words}</p>",
         *([f"<p>{html.escape(' '.join(larger))}</p>"] if larger else []),

@@ -27,6 +27,7 @@ from halfmask.tasks.pose_settings import PretrainConfig as PretrainConfig
 from halfmask.training.groups import PrivateConfig, PublicConfig, SubspaceConfig, ViewConfig
 from halfmask.training.optimise import OptimiserConfig
 from halfmask.training.override import override
+from halfmask.words import a_or_an
 
 STRATEGIES = ("finetune", "full", "scratch", "top")
 # What others call what is protected.
@@ -152,7 +153,7 @@ class RunConfig:
         for name, made in task_groups(self.task).items():
             if not isinstance(getattr(self, name), made):
                 raise HalfmaskError(
-                    f"{name} is a {type(getattr(self, name)).__name__} and the task '{self.task}' has {made.__name__}: "
+                    f"{name} is {a_or_an(type(getattr(self, name)).__name__)} and the task '{self.task}' has {made.__name__}: "
                     "build the settings anew for this task"
                 )
         methods = task_named(self.task).methods
@@ -218,7 +219,7 @@ def load_whole_recipe(name: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise HalfmaskError(f"recipe {name} is not valid YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(body, dict):
-        raise HalfmaskError(f"recipe {name} is a {type(body).__name__}: expected names and values")
+        raise HalfmaskError(f"recipe {name} is {a_or_an(type(body).__name__)}: expected names and values")
     return body
 
 

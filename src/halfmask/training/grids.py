@@ -140,11 +140,11 @@ def narrowed(
 
 
 def _with(block: Block, name: str, values: Sequence[Any]) -> Block:
-    own = getattr(block, name)
-    if name != "methods" and own == () and block.methods and all(method_named(one).private != "noised" for one in block.methods):
-        # Rows without noise know neither ε nor clip norm, and stay whatever is asked of others.
-        return replace(block, **{name: tuple(values)})
-    return replace(block, **{name: tuple(one for one in own if one in values) if own else tuple(values)})
+    own: tuple[Any, ...] = getattr(block, name)
+    bare = bool(block.methods) and all(method_named(one).private != "noised" for one in block.methods)
+    # What is left open is filled; and rows without noise, which know neither ε nor clip norm, stay whatever is asked of others.
+    kept: dict[str, Any] = {name: tuple(values) if not own or (bare and name != "methods") else tuple(one for one in own if one in values)}
+    return replace(block, **kept)
 
 
 def plan_block(

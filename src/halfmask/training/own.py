@@ -29,6 +29,7 @@ from halfmask.training.outputs import check_folder, only_one
 from halfmask.training.progress import Progress
 from halfmask.training.running import Run, default_progress, train_prepared
 from halfmask.training.setup import Setup, prepare
+from halfmask.words import a_or_an
 
 # The most public records to span a subspace, and the most directions, where nothing else is said.
 _SAMPLES, _DIRECTIONS = 100, 50
@@ -152,7 +153,7 @@ def own_setup(
 ) -> Setup:
     """A run on a dataset of one's own, ready to start."""
     if not isinstance(model, nn.Module):
-        raise HalfmaskError(f"the model is a {type(model).__name__}: expected a torch.nn.Module")
+        raise HalfmaskError(f"the model is {a_or_an(type(model).__name__)}: expected a torch.nn.Module")
     if not any(weight.requires_grad for weight in model.parameters()):
         raise HalfmaskError("the model has no trainable parameters: set requires_grad of those that shall learn")
     if method_named(config.method).view and view is None:
