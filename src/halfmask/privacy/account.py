@@ -195,6 +195,11 @@ class Account:
         with self._entering():
             self.ledger.write("model", {"run": run, "weights_sha256": digest, "tensors": list(tensors), "behind": list(behind)})
 
+    def name_run(self, run: str, dataset: str, folder: str) -> None:
+        """Remember what a run's dataset was called and where its folder was, for whoever reads the ledger; nothing depends on it."""
+        with self._entering():
+            self.ledger.write("run", {"run": run, "dataset": dataset, "folder": folder})
+
     def record_read(self, run: str, reason: str) -> None:
         """Write down that private people were read outside the mechanism: ε = ∞ from here on."""
         with self._entering():
