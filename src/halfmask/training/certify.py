@@ -71,8 +71,9 @@ def certificate_of(setup: Setup, half: PrivateHalf, standing: Standing, run_name
 
 
 def _relations(setup: Setup) -> list[Adjacency]:
+    """Those that have a meaning; a run that reads nothing private costs nothing under each of them, and no other: what stays is read."""
     if setup.plan is None:
-        return list(Adjacency)
+        return list(setup.adjacencies)
     return [one for one in setup.adjacencies if one is not Adjacency.REPLACE_ONE or setup.config.accountant == "pld"]
 
 
