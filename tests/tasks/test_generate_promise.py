@@ -44,7 +44,7 @@ Certified = Callable[..., tuple[Trainer, Certificate]]
 def certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Certified:
     """What a run says after a step whose noise came from the secure source."""
     # What all tests of the file spent on their people together is of no interest.
-    monkeypatch.setattr("halfmask.training.certify.total_epsilon", lambda *arguments: 0.0)
+    monkeypatch.setattr("halfmask.privacy.account.total_epsilon", lambda *arguments: 0.0)
 
     def made(*settings: str, data: Datasets | None = None, **flags: object) -> tuple[Trainer, Certificate]:
         config = build_config(load_recipe("generate/critic"), {"even_so": True, **flags}, [*SMALL, *settings])

@@ -156,14 +156,14 @@ def _summary(ledger: Ledger, delta: float, adjacency: Any) -> dict[str, Any]:
     for run in runs.values():
         run["reserved"] = max(0, ledger.reserved(run["run"]) - run["steps"])
     spends = account.spends() if account is not None else ledger.spends()
-    total = total_epsilon(spends, delta, adjacency)
+    total = total_epsilon(spends, delta, adjacency) if account is None else account.total(delta, adjacency)
     return {
         "dataset": ledger.dataset,
         "runs": list(runs.values()),
         "related": account.related_names if account is not None else [],
         "total": total if total < float("inf") else "infinity",
         "unit": common_unit(spends) or "unit",
-        "no_bound": no_bound(spends),
+        "no_bound": no_bound(spends) or ("" if account is None else account.missed(adjacency)),
         "delta": delta,
         "public": account.publications() if account is not None else [],
         "budgets": ledger.budgets(),
