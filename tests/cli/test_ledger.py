@@ -64,6 +64,18 @@ def test_show_says_which_dataset_where_when_and_at_what_cost(halfmask, fresh_hom
     assert people.ledger.verify() == 6, "a line that names a run is a line like any other"
 
 
+def test_whoever_leaves_is_promised_nothing_where_something_of_them_is_public(halfmask, fresh_home: Path) -> None:
+    plain, posed, related = account(0, 20), account(50, 60), account(55, 70)
+    plain.pay(SPEND)
+    posed.begin(SPEND, None, publications=[Publication(VIEWS, "of every record: the pose of every person")])
+    posed.pay(SPEND)
+    related.pay(replace(SPEND, run="bb"))
+    for people, bounded in ((plain, True), (posed, False), (related, False)):
+        (found,) = json.loads(halfmask("ledger", "show", people.ledger.dataset, "--adjacency", "add-remove", "--json").out)
+        assert (found["total"] != "infinity") == bounded and ("the pose of every person" in found["no_bound"]) != bounded
+        assert book(halfmask, people)["total"] != "infinity"
+
+
 def test_people_of_another_dataset_are_counted_with_it(halfmask, fresh_home: Path) -> None:
     first, second, strangers = account(0, 20), account(15, 40), account(50, 60)
     for people, run in ((first, "aa"), (second, "bb"), (strangers, "cc")):

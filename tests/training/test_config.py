@@ -138,6 +138,7 @@ def test_nonsense_that_would_only_fail_later_is_refused_too(assignment: str) -> 
     [
         ({"method": "feature", "adjacency": "add-remove"}, "no meaning"),
         ({"method": "feature-projective", "adjacency": "add-remove"}, "no meaning"),
+        ({"method": "public-only", "adjacency": "add-remove"}, "no meaning"),
         ({"method": "dpsgd", "adjacency": "replace-one", "accountant": "rdp"}, "RDP"),
     ],
 )

@@ -171,7 +171,7 @@ def _summary(ledger: Ledger, delta: float, adjacency: Any) -> dict[str, Any]:
             costs[plans] = total_epsilon(paid[name], delta, adjacency)
         run["epsilon"] = costs[plans] if costs[plans] < float("inf") else "infinity"
     spends = account.spends() if account is not None else ledger.spends()
-    total = total_epsilon(spends, delta, adjacency)
+    total = total_epsilon(spends, delta, adjacency) if account is None else account.total(delta, adjacency)
     return {
         "dataset": ledger.dataset,
         "names": list(dict.fromkeys(line["dataset"] for line in named.values())),
@@ -179,7 +179,7 @@ def _summary(ledger: Ledger, delta: float, adjacency: Any) -> dict[str, Any]:
         "related": account.related_names if account is not None else [],
         "total": total if total < float("inf") else "infinity",
         "unit": common_unit(spends) or "unit",
-        "no_bound": no_bound(spends),
+        "no_bound": no_bound(spends) or ("" if account is None else account.missed(adjacency)),
         "delta": delta,
         "public": account.publications() if account is not None else [],
         "budgets": ledger.budgets(),

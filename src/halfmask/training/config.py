@@ -172,9 +172,7 @@ class RunConfig:
             )
         if self.budget is not None:
             check_budget(self.budget, self.delta)
-        if method.private != "noised":
-            return
-        check_budget(self.epsilon, self.delta)
+        # Whatever the method: one that reads nothing private is shown what stays of a unit all the same, and would miss it.
         adjacency = Adjacency.parse(self.adjacency)
         method.check_adjacency(adjacency)
         stays = task_named(self.task).stays
@@ -183,6 +181,9 @@ class RunConfig:
                 f"adjacency '{adjacency.value}' has no meaning for the task '{self.task}': {stays} would be missed when a unit is removed. "
                 "Use zero-out or replace-one"
             )
+        if method.private != "noised":
+            return
+        check_budget(self.epsilon, self.delta)
         if adjacency is Adjacency.REPLACE_ONE and self.accountant == "rdp":
             raise HalfmaskError(
                 "the RDP accountant has no bound for Poisson sampling under replace-one: use --accountant pld, or --adjacency zero-out"

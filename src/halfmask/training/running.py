@@ -131,7 +131,7 @@ def train_prepared(setup: Setup, out: Path, progress: Progress, resume: bool = F
         # The run's name is on disk before the first step is paid for, so that whatever happens its spending can be found.
         trainer.save_checkpoint()
         if setup.method.private != "unread" and not config.rehearsal:
-            setup.account.name_run(standing.run, setup.data.name, str(folder.path.resolve()))
+            group.from_root(lambda: setup.account.name_run(standing.run, setup.data.name, str(folder.path.resolve())))
         folder.log(
             "start",
             steps=setup.steps,
