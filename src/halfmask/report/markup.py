@@ -31,6 +31,7 @@ def text(words: object) -> str:
     return html.escape(str(words))
 
 
+@lru_cache(maxsize=512)
 def markdown(words: str) -> str:
     """A certificate, or a part of one, as HTML."""
     return str(_MARKDOWN.render(words))

@@ -158,10 +158,9 @@ def _view_of(run: ReportRun) -> tuple[str, str] | None:
         view = make_view(str(chosen.get("name")), dict(chosen.get("options") or {}))
     except (HalfmaskError, TypeError, AttributeError):
         return None
-    numbers = {one.name: getattr(view, one.name) for one in fields(view)}
-    return str(chosen["name"]), ", ".join(
-        f"{name} {value:g}" for name, value in numbers.items() if isinstance(value, int | float) and not isinstance(value, bool)
-    )
+    # Switches of a view are no strength of it.
+    numbers = {one.name: value for one in fields(view) if type(value := getattr(view, one.name)) in (int, float)}
+    return str(chosen["name"]), ", ".join(f"{name} {value:g}" for name, value in numbers.items())
 
 
 def _banners(runs: Sequence[ReportRun], audits: Sequence[Body]) -> list[str]:
