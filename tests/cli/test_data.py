@@ -161,9 +161,9 @@ def test_training_places_the_datasets_own_joints(halfmask, recipe, lsp_folder, t
     result = halfmask("train", recipe, "--method", "dpsgd", "--data", lsp_folder(24), "--out", out, *flags)
     assert result.code == 0, result.err
     photo(tmp_path / "someone.jpg")
-    assert halfmask("predict", out, tmp_path / "someone.jpg", "--out", tmp_path / "found").code == 0
+    assert halfmask("predict", out, tmp_path / "someone.jpg", "--out", tmp_path / "found", "--people", "whole").code == 0
     found = json.loads((tmp_path / "found/someone.json").read_text())
-    assert [joint["name"] for joint in found["joints"]][-2:] == ["neck", "head_top"] and len(found["joints"]) == 14
+    assert found["categories"][0]["keypoints"][-2:] == ["neck", "head_top"] and found["annotations"][0]["num_keypoints"] == 14
 
 
 def look_at_faces(folder, format, *, open_images, pictured, progress=None):
