@@ -35,7 +35,7 @@ def compare_grid(
     from halfmask.tasks.base import task_named
     from halfmask.training.grids import plan_block
     from halfmask.training.setup import pick_device
-    from halfmask.training.sweep import collect, do_run
+    from halfmask.training.sweep import collect, do_run, remark
     from halfmask.writing import write_whole
 
     planned = {}
@@ -81,6 +81,7 @@ def compare_grid(
     Console(width=max(Console().width, 34 + 12 * len(table.columns))).print(table.to_rich())
     if table.source:
         say(f"theirs: {table.source}")
+    say(remark(everything))
     say(f"table: {out / 'table.md'}")
     for block in grid.blocks:
         say(f"page of '{block.name}': {out / block.slug / 'index.html'}")
