@@ -45,7 +45,7 @@ def compare_grid(
     from halfmask.tasks.base import task_named
     from halfmask.training.grids import plan_block
     from halfmask.training.setup import pick_device
-    from halfmask.training.sweep import collect, is_done
+    from halfmask.training.sweep import collect, is_done, remark
     from halfmask.training.sweep_jobs import exit_code
     from halfmask.writing import write_whole
 
@@ -92,6 +92,7 @@ def compare_grid(
     Console(width=max(Console().width, 34 + 12 * len(table.columns))).print(table.to_rich())
     if table.source:
         say(f"theirs: {table.source}")
+    say(remark(everything))
     say(f"table: {out / 'table.md'}")
     for block in grid.blocks:
         say(f"page of '{block.name}': {out / block.slug / 'index.html'}")

@@ -26,7 +26,7 @@ from halfmask.training.outputs import RunFolder, Unwritten, check_folder, only_o
 from halfmask.training.progress import Progress
 from halfmask.training.runs import read_json
 from halfmask.training.setup import Setup, prepare
-from halfmask.training.spending import check_admission
+from halfmask.training.spending import check_admission, name_run
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,7 @@ def train_prepared(setup: Setup, out: Path, progress: Progress, resume: bool = F
     else:
         # The run's name is on disk before the first step is paid for, so that whatever happens its spending can be found.
         trainer.save_checkpoint()
-        if setup.method.private != "unread" and not config.rehearsal:
-            group.from_root(lambda: setup.account.name_run(standing.run, setup.data.name, str(folder.path.resolve())))
+        group.from_root(lambda: name_run(setup, standing.run, folder.path))
         folder.log(
             "start",
             steps=setup.steps,
