@@ -114,11 +114,15 @@ class Ranks(Group):
             if len(drew) != 1 or all_of_them != len(drawn):
                 raise HalfmaskError("the processes of the run do not agree on who is in a step: it is not taken, and the run stops")
         for tensor in clipped.tensors():
-            for piece in tensor.view(-1).split(_AT_ONCE):
+            # Sums of convolutions may lie in memory in an order of their own.
+            flat = tensor.contiguous().view(-1)
+            for piece in flat.split(_AT_ONCE):
                 parts = self._at_root(piece)
                 # In the order of the processes, so that the sum is the same whenever it is taken.
                 for part in (parts or [])[1:]:
                     piece.add_(part)
+            if self.root and not tensor.is_contiguous():
+                tensor.copy_(flat.view_as(tensor))
         return clipped
 
     def mean(self, gradient: Tensor, loss: float | None, records: int) -> tuple[Tensor, float | None]:  # noqa: D102
