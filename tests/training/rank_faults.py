@@ -45,7 +45,12 @@ def noise_on_none(rank: int) -> None:
 
 def unit_on_two_ranks(rank: int) -> None:
     """As if shares overlapped."""
-    Ranks.share = lambda self, drawn, owners=None: drawn[max(0, self.rank - 1) :: self.size]  # type: ignore[method-assign]
+    share = Ranks.share
+    Ranks.share = (
+        lambda self, drawn, owners=None: (  # type: ignore[method-assign]
+            torch.cat([drawn[:1], share(self, drawn, owners)]) if rank and isinstance(drawn, Tensor) else share(self, drawn, owners)
+        )
+    )
 
 
 def unit_on_two_ranks_another_on_none(rank: int) -> None:

@@ -19,12 +19,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import rank_faults
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
-
-import rank_faults
 
 import halfmask
 import halfmask.training.loop as loop_module
@@ -132,7 +131,8 @@ def watch() -> None:
 
     def summed(self: Ranks, clipped: Any, all_drawn: Tensor) -> Any:
         found = added_up(self, clipped, all_drawn)
-        KEPT.setdefault("sums", []).append(torch.cat([tensor.flatten() for tensor in found.tensors()]).clone())
+        parts = [tensor.flatten().clone() for tensor in found.tensors()]
+        KEPT.setdefault("sums", []).extend([*parts, torch.cat(parts)])
         return found
 
     def sent(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -152,9 +152,8 @@ def watch() -> None:
         return all_gather(parts, *args, **kwargs)
 
     def opened(event: str, args: tuple[Any, ...]) -> None:
-        if event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-            WRITTEN.append(str(args[0]))
-        elif event in ("os.mkdir", "os.rename"):
+        opens = event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        if opens or event in ("os.mkdir", "os.rename"):
             WRITTEN.append(str(args[0]))
 
     sys.addaudithook(opened)

@@ -1,4 +1,4 @@
-"""Several processes against mistakes, refusals, deaths and the curious: each fault that is planted is found, and nobody but root holds secrets."""
+"""Several processes against mistakes, refusals, deaths and the curious."""
 
 from __future__ import annotations
 
@@ -119,18 +119,18 @@ def test_nobody_but_root_holds_the_sum(fault: str, right: bool, own: Callable[..
     several = own(3, fault=fault, keep=True)
     assert several.codes == [0, 0, 0], several.said()
     sums = several.kept("run", 0)["sums"]
-    assert len(sums) == 3
+    assert len(sums) == 3 * 3, "of three steps the weights, the biases, and both"
     for rank in (1, 2):
         seen, kept = several.seen("run")[rank], several.kept("run", rank)
         # Of exchanges in which several add up, or hear of each other's parts, there is none for a follower.
         assert not any(seen["gathered here"]) and seen["reduced"] == []
         received = [tensor.double().flatten() for tensor in [*kept["broadcast"], *kept["sums"]] if tensor.is_floating_point()]
-        alike = [_alike(one, total) for one in received for total in sums if one.numel() == total.numel()]
+        alike = [_alike(one, total) for one in received for total in sums if one.numel() == total.numel() > 100]
         assert alike and any(alike) != right
 
 
 def _alike(one: torch.Tensor, total: torch.Tensor) -> bool:
-    """Whether a tensor is another one or a multiple of it. Noise of σ = 1 on 162 numbers leaves no such likeness."""
+    """Whether a tensor is another one or a multiple of it. Noise of σ = 1 on so many numbers leaves no such likeness."""
     total = total.double()
     return float((one @ total).abs() / (one.norm() * total.norm()).clamp(min=1e-12)) > 0.95
 
@@ -192,8 +192,8 @@ def test_a_refusal_is_said_once_and_ends_all(recipe: Path, ranks: Any, tmp_path:
         (there, "already holds a run"),
     ):
         assert refused.codes == [2, 2], refused.said()
-        said = [line for line in refused.said().splitlines() if line.strip() and "WARNING" not in line]
-        assert refused.said().count(words) == 1 and "Traceback" not in refused.said() and len(said) <= 3, refused.said()
+        errors = [line for line in refused.said().splitlines() if line.startswith("error: ")]
+        assert len(errors) == 1 and words in errors[0] and "Traceback" not in refused.said(), refused.said()
 
 
 def test_other_commands_are_for_one_process(ranks: Any, tmp_path: Path) -> None:

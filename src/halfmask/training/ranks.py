@@ -20,6 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,6 +32,7 @@ from torch import Tensor, nn
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.clipped import Clipped
 from halfmask.training.distributed import Group, Joining, ProcessLost, elsewhere
+from halfmask.training.pulse import NOTE, Notes, Pulse, within
 
 T = TypeVar("T")
 Kind = TypeVar("Kind", bound=Clipped)
@@ -42,18 +44,15 @@ _AT_ONCE = 1 << 20
 _SOON, _LATER, _LOOK = 2e-4, 5e-3, 0.5
 # A step that takes so many times as long as any before it is taken to be stuck.
 _STUCK = 5.0
-# A process that breaks off may have left a note: so long it is waited for.
-_NOTE = 3.0
-_REFUSAL = "refusal"
 
 
 class Ranks(Group):
     """Several processes, each with a number; number 0 is root."""
 
-    def __init__(self, rank: int, size: int, store: dist.Store, pulse: _Pulse, joining: Joining):
+    def __init__(self, rank: int, size: int, notes: Notes, pulse: Pulse, joining: Joining):
         self.rank, self.size, self.sharded = rank, size, joining.shard
         self.patience = joining.patience
-        self._store, self._pulse = store, pulse
+        self._notes, self._pulse = notes, pulse
         self._heard: dict[int, tuple[bytes, float]] = {}
         self._longest = 0.0
         self._broken = ""
@@ -76,13 +75,13 @@ class Ranks(Group):
                 torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
             # How long an exchange may take is judged here, by who still answers.
             dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timedelta(days=7))
-            pulse = _Pulse(dist.PrefixStore(f"{place}/pulse", meet(False)), rank, joining.patience / 10)
+            pulse = Pulse(dist.PrefixStore(f"{place}/pulse", meet(False)), rank, joining.patience / 10)
         except RuntimeError as error:
             raise HalfmaskError(
                 f"process {rank} of {size} did not find the others at {where}:{port} ({str(error).splitlines()[0]}): start all of them "
                 "with torchrun, and let that address be reached from each machine"
             ) from None
-        self = cls(rank, size, store, pulse, joining)
+        self = cls(rank, size, Notes(store, rank, size), pulse, joining)
         atexit.register(self._leave)
         if rank == 0 and threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             # torchrun ends what is left of a run so: as with Ctrl-C, what was done is written down first.
@@ -175,10 +174,13 @@ class Ranks(Group):
         try:
             yield
         except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                # A launcher ends everybody because one has ended, who may have said why.
+                self._read_note(0)
             said = getattr(error, "told", False)
             if not said and not isinstance(error, KeyboardInterrupt):
                 self._broken = str(error) or type(error).__name__
-                self._leave_a_note(error)
+                self._notes.leave(error)
             if isinstance(error, HalfmaskError) and not self.root and not isinstance(error, ProcessLost):
                 error.told = True
             raise
@@ -259,7 +261,7 @@ class Ranks(Group):
                     raise ProcessLost(self._gone(None, f"some process is stuck in a step ({now - begun:.0f} s)"))
             work.wait()
         except RuntimeError as error:
-            self._read_note(_NOTE)
+            self._read_note(NOTE)
             raise ProcessLost(self._gone(None, "the connection to another process broke")) from error
         if hurried:
             self._longest = max(self._longest, time.monotonic() - begun)
@@ -268,7 +270,7 @@ class Ranks(Group):
         self._read_note(0)
         for rank in range(1, self.size) if self.root else (0,):
             try:
-                said = self._pulse.of(rank)
+                said = within(self.patience, partial(self._pulse.of, rank))
             except RuntimeError as error:  # the store's own
                 raise ProcessLost(self._gone(None, "the launcher no longer answers")) from error
             if self._heard.get(rank, (b"", 0.0))[0] != said:
@@ -280,73 +282,20 @@ class Ranks(Group):
         who = "a process of the run" if rank is None else f"process {rank} of {self.size}"
         return f"{who} is lost: {why}. Nothing that was paid for is forgotten; go on with --resume, on any number of processes"
 
-    def _leave_a_note(self, error: BaseException) -> None:
-        kind = "" if isinstance(error, HalfmaskError) else f"{type(error).__name__}: "
-        note = pickle.dumps((self.rank, isinstance(error, HalfmaskError), f"{kind}{error}"))
-        with contextlib.suppress(RuntimeError):
-            self._store.compare_set(_REFUSAL, "", note.hex())
-
     def _read_note(self, wait: float) -> None:
         """Say what another process refused, if it did."""
-        until = time.monotonic() + wait
-        while True:
-            try:
-                found = self._store.check([_REFUSAL])
-                note = bytes.fromhex(self._store.get(_REFUSAL).decode()) if found else b""
-            except RuntimeError:  # there is no launcher any more to ask
-                return
-            if note:
-                rank, ours, words = pickle.loads(note)
-                if rank == self.rank:
-                    return
-                error = HalfmaskError(words if ours and rank == 0 else f"process {rank} of {self.size}: {words}")
-                self._broken = str(error)
-                error.told = not self.root
-                raise error
-            if time.monotonic() >= until:
-                return
-            time.sleep(0.05)
+        error = self._notes.read(wait, max(NOTE, self.patience))
+        if error is not None:
+            self._broken = str(error)
+            error.told = not self.root
+            raise error
 
     def _leave(self) -> None:
+        self._notes.wait_for_readers()
         self._pulse.stop()
         if dist.is_initialized() and not self._broken:
             with contextlib.suppress(RuntimeError):
                 dist.destroy_process_group()
-
-
-class _Pulse:
-    """A sign of life, every so often, by a connection of its own: one that waits must not keep it from being felt."""
-
-    def __init__(self, store: dist.Store, rank: int, period: float):
-        self.store, self.rank, self.period = store, rank, min(2.0, period)
-        self._stopped = threading.Event()
-        self._lock = threading.Lock()
-        self._beat(0)
-        self._thread = threading.Thread(target=self._beats, name="halfmask pulse", daemon=True)
-        self._thread.start()
-
-    def of(self, rank: int) -> bytes:
-        """The last sign of a process."""
-        with self._lock:
-            return bytes(self.store.get(str(rank)))
-
-    def stop(self) -> None:
-        """No more signs."""
-        self._stopped.set()
-        self._thread.join(self.period + 1)
-
-    def _beats(self) -> None:
-        count = 0
-        while not self._stopped.wait(self.period):
-            count += 1
-            try:
-                self._beat(count)
-            except RuntimeError:  # there is nobody any more to feel it
-                return
-
-    def _beat(self, count: int) -> None:
-        with self._lock:
-            self.store.set(str(self.rank), str(count))
 
 
 class _Sender(pickle.Pickler):
