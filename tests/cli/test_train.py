@@ -92,7 +92,7 @@ def test_interrupt_leaves_an_honest_folder_that_resumes(halfmask, recipe, tmp_pa
 
 
 def test_interrupt_before_the_first_step_leaves_nothing(halfmask, recipe, tmp_path, monkeypatch) -> None:
-    def stop(config, progress):
+    def stop(config, progress, **_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(running, "prepare", stop)

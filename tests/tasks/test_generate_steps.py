@@ -234,7 +234,7 @@ def _child(config: RunConfig, out: Path) -> None:
 def test_two_runs_at_once_lose_no_entry(tmp_path: Path, fresh_home: Path, monkeypatch: Patch) -> None:
     config = config_of("epochs=3")
     setup = prepare(config, Progress())
-    monkeypatch.setattr(running, "prepare", lambda config, progress: setup)
+    monkeypatch.setattr(running, "prepare", lambda config, progress, **_: setup)
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=_child, args=(config, tmp_path / name)) for name in ("a", "b")]
     for process in processes:

@@ -1,7 +1,7 @@
 """The processes of runs that tests start: `python rank_worker.py` imports everything once, and forks as many as it is asked for.
 
-A line of JSON on its input starts processes (`world`, and the `jobs` that each does in turn) or waits for them; a line of its output answers.
-What a process was up to (its coins, its noise, what it was sent and when) it writes down for the test that started it, with every job.
+A line of JSON on its input starts processes (`world`, and the `jobs` that each does in turn) or waits for them; a line of its output
+answers. What a process was up to (its coins, its noise, what it was sent and when) it writes down for the test that started it, with every job.
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ def test_going_on_with_something_else_is_refused(
         run_training(whole, tmp_path / "run", StopsAt(2))
     real = prepare
 
-    def other(settings: RunConfig, progress: Progress) -> Any:
+    def other(settings: RunConfig, progress: Progress, **_: Any) -> Any:
         setup = real(settings, progress)
         if change == "dataset":
             prints = setup.data.fingerprints.take(np.arange(30))

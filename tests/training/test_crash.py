@@ -69,7 +69,7 @@ def test_killed_at_any_moment_the_ledger_knows_enough(
     torch.set_num_threads(1)
     setup = prepare(long_config, Progress())
     # Preparation is the same each time and spends nothing: done once, so that the kills fall on training.
-    monkeypatch.setattr(running, "prepare", lambda config, progress: setup)
+    monkeypatch.setattr(running, "prepare", lambda config, progress, **_: setup)
     # ε for the screen: of no interest here, and with epochs of two steps it would take most of the time.
     monkeypatch.setattr(Setup, "spent", lambda setup, steps, grid=None: 0.0)
     ledger = Account(setup.data.fingerprints).ledger
@@ -104,7 +104,7 @@ def test_two_runs_at_once_lose_no_entry(long_config: RunConfig, tmp_path: Path, 
     torch.set_num_threads(1)
     short = replace(long_config, epochs=5.0)
     setup = prepare(short, Progress())
-    monkeypatch.setattr(running, "prepare", lambda config, progress: setup)
+    monkeypatch.setattr(running, "prepare", lambda config, progress, **_: setup)
     processes = [_start(short, tmp_path / name, resume=False) for name in ("a", "b")]
     for process in processes:
         process.join(60)

@@ -18,8 +18,10 @@ from halfmask.data.clips import PROTECT, ClipRecords, ClipSet, Take
 from halfmask.data.crops import ON_BAD
 from halfmask.data.datasets import find_folder
 from halfmask.data.figures_clips import LABELS, figures_clips
+from halfmask.data.keyed import record_id
 from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import Datasets
+from halfmask.data.sharding import Shard, placed
 from halfmask.errors import HalfmaskError, unknown_name
 from halfmask.settings import setting
 
@@ -180,15 +182,17 @@ class ClipDataConfig:
         return bounds_in(unit, self.name == "figures", self.clips_per)
 
 
-def load_clips(config: ClipDataConfig, frames: int, size: int | tuple[int, int], report: Report | None = None) -> Datasets:
-    """Read (or draw) all parts."""
+def load_clips(
+    config: ClipDataConfig, frames: int, size: int | tuple[int, int], report: Report | None = None, shard: Shard | None = None
+) -> Datasets:
+    """Read (or draw) all parts; of the private one a process's share, where there are several."""
     if config.name == "figures" and config.private < 1:
         raise HalfmaskError("data.private is 0: the dataset is empty, there is nobody to learn from")
     if config.labels != "action":
         raise HalfmaskError(
             f"data.labels is {config.labels}: those are classes for pre-training; expected 'action' where private clips are"
         )
-    parts, left_out = _load_parts(config, frames, _side(size), _PARTS, report)
+    parts, left_out = _load_parts(config, frames, _side(size), _PARTS, report, shard)
     private = _needed(config, parts, "private", "the dataset is empty, there is nobody to learn from")
     return Datasets(
         private,
@@ -281,7 +285,7 @@ def masks_of(config: ClipDataConfig, own: str, folder: Path | None) -> MaskSourc
 
 
 def _load_parts(
-    config: ClipDataConfig, frames: int, size: int, only: tuple[str, ...], report: Report | None
+    config: ClipDataConfig, frames: int, size: int, only: tuple[str, ...], report: Report | None, shard: Shard | None = None
 ) -> tuple[dict[str, ClipRecords], dict[str, dict[str, int]]]:
     """Read the parts asked for, and count what was left out of each."""
     chosen = _figures(config, frames, size, only) if config.name == "figures" else _on_disk(config, only)
@@ -289,7 +293,15 @@ def _load_parts(
     if "private" in chosen:
         refuse_more(chosen["private"].takes, config.clips_per, chosen["private"].name)
     for part, clips in chosen.items():
+        mine = None
+        if part == "private" and shard is not None:
+            # Clips of one video stay together: it may be what is protected.
+            mine = shard.mine([take.video or take.name for take in clips.takes], [take.subject for take in clips.takes])
+            clips = replace(clips, takes=tuple(clips.takes[place] for place in mine))
         parts[part], gone = _records(config, clips, frames, size, part, report)
+        if mine is not None:
+            names = [record_id(clips.name, take.name) for take in clips.takes]
+            parts[part] = placed(parts[part], names, parts[part].ids, mine)
         if gone:
             left_out[part] = gone
     return parts, left_out

@@ -16,6 +16,7 @@ from halfmask.data.pose_records import PoseRecords
 from halfmask.data.prints import fingerprints_of
 from halfmask.data.reading import read_people
 from halfmask.data.records import Datasets
+from halfmask.data.sharding import Shard
 from halfmask.data.skeleton import SKELETONS, skeleton_named
 from halfmask.data.splits import SplitsConfig, choose, divide
 from halfmask.errors import HalfmaskError
@@ -77,8 +78,8 @@ class DataConfig:
     workers: int = setting(0, "Threads that open images; 0 for one per core.", at_least=0)
 
 
-def load_datasets(config: DataConfig, size: tuple[int, int], report: Report | None = None) -> Datasets:
-    """Read (or draw) all parts."""
+def load_datasets(config: DataConfig, size: tuple[int, int], report: Report | None = None, shard: Shard | None = None) -> Datasets:
+    """Read (or draw) all parts; of the private one a process's share, where there are several."""
     if config.name == "figures":
         counts = {
             "private": (config.private, 0),
@@ -88,13 +89,21 @@ def load_datasets(config: DataConfig, size: tuple[int, int], report: Report | No
         if config.private < 1:
             raise HalfmaskError("data.private is 0: the dataset is empty, there is nobody to learn from")
         parts = {
-            population: figures_records(population, count, config.seed, skip, size, _telling(report, f"drawing {population} people"))
+            population: figures_records(
+                population,
+                count,
+                config.seed,
+                skip,
+                size,
+                _telling(report, f"drawing {population} people"),
+                shard if population == "private" else None,
+            )
             for population, (count, skip) in counts.items()
             if count
         }
         left_out: dict[str, dict[str, int]] = {}
     else:
-        parts, left_out = _load_parts(config, size, ("private", "public", "test", "tuning", "basis"), report)
+        parts, left_out = _load_parts(config, size, ("private", "public", "test", "tuning", "basis"), report, shard)
         if "private" not in parts:
             raise HalfmaskError(
                 f"'{config.name}' has no record with split 'private': the dataset is empty, there is nobody to learn from. "
@@ -144,7 +153,7 @@ def load_public(config: DataConfig, size: tuple[int, int], report: Report | None
 
 
 def _load_parts(
-    config: DataConfig, size: tuple[int, int], only: tuple[str, ...], report: Report | None
+    config: DataConfig, size: tuple[int, int], only: tuple[str, ...], report: Report | None, shard: Shard | None = None
 ) -> tuple[dict[str, PoseRecords], dict[str, dict[str, int]]]:
     """Read the parts asked for, and count who was left out of each."""
     named = tuple(config.annotations)
@@ -163,7 +172,8 @@ def _load_parts(
     parts, left_out = {}, {}
     for part, (source, people) in chosen.items():
         telling = _telling(report, f"opening {part} images")
-        records, gone = read_people(source, people, size, config.workers, config.on_bad, telling)
+        share = shard if part == "private" else None
+        records, gone = read_people(source, people, size, config.workers, config.on_bad, telling, share)
         if source is not annotated and part == "public":
             # Two datasets number their images and subjects each from 0: the same number is not the same person. Fingerprints tell.
             records = records.changed(image_ids=-1 - records.image_ids, subjects=None)

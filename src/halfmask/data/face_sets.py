@@ -17,10 +17,12 @@ from halfmask.data.datasets import find_folder
 from halfmask.data.face_files import Drawn, FaceSet
 from halfmask.data.faces import FaceRecords, Photograph
 from halfmask.data.figures_records import drawing_digest
+from halfmask.data.keyed import record_id
 from halfmask.data.landmark_files import detect_landmark_files, read_landmark_files
 from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import Datasets
 from halfmask.data.region_records import region_records
+from halfmask.data.sharding import Shard, placed
 from halfmask.data.splits import divide_names
 from halfmask.data.ytf68 import detect_ytf68, read_ytf68
 from halfmask.errors import HalfmaskError, unknown_name
@@ -100,11 +102,11 @@ class FaceDataConfig:
     workers: int = setting(0, "Threads that open photographs; 0 for one per core.", at_least=0)
 
 
-def load_faces(config: FaceDataConfig, size: int | tuple[int, int], report: Report | None = None) -> Datasets:
-    """Read (or draw) all parts."""
+def load_faces(config: FaceDataConfig, size: int | tuple[int, int], report: Report | None = None, shard: Shard | None = None) -> Datasets:
+    """Read (or draw) all parts; of the private one a process's share, where there are several."""
     if config.name == "figures" and config.private < 1:
         raise HalfmaskError("data.private is 0: the dataset is empty, there is nobody to learn from")
-    parts, left_out = _load_parts(config, _side(size), _PARTS, report)
+    parts, left_out = _load_parts(config, _side(size), _PARTS, report, shard)
     private = _needed(config, parts, "private", "the dataset is empty, there is nobody to learn from")
     return Datasets(
         private,
@@ -190,7 +192,7 @@ def _counted(name: str) -> tuple[int, str]:
 
 
 def _load_parts(
-    config: FaceDataConfig, size: int, only: tuple[str, ...], report: Report | None
+    config: FaceDataConfig, size: int, only: tuple[str, ...], report: Report | None, shard: Shard | None = None
 ) -> tuple[dict[str, FaceRecords], dict[str, dict[str, int]]]:
     """Read the parts asked for, and count what was left out of each."""
     drawn = config.name == "figures"
@@ -199,6 +201,10 @@ def _load_parts(
         raise HalfmaskError(f"data.attribute is true, and '{config.name}' ({faces.format}) has no attribute to learn: set it to false")
     parts, left_out = {}, {}
     for part, photographs in chosen.items():
+        mine = None
+        if part == "private" and shard is not None:
+            mine = shard.mine([one.name for one in photographs], [one.faces[0].subject if one.faces else one.name for one in photographs])
+            photographs = [photographs[place] for place in mine]
         parts[part], gone = region_records(
             photographs,
             faces.layout,
@@ -213,6 +219,9 @@ def _load_parts(
             on_bad=config.on_bad,
             drawn=drawn,
         )
+        if mine is not None:
+            names = [record_id(faces.format, "image", one.name) >> 1 for one in photographs]
+            parts[part] = placed(parts[part], names, parts[part].unit_ids("image"), mine)
         if gone:
             left_out[part] = gone
     return parts, left_out

@@ -19,6 +19,7 @@ from halfmask.data.figures_records import drawing_digest
 from halfmask.data.keyed import record_id
 from halfmask.data.pictures import PictureRecords, check_size, picture_records
 from halfmask.data.prints import named_prints
+from halfmask.data.sharding import Shard
 from halfmask.data.store import Draft, cached_by_row
 from halfmask.errors import unknown_name
 
@@ -74,13 +75,18 @@ def figures_pictures(
     per_subject: int = 16,
     actions: Sequence[str] = (),
     progress: Progress | None = None,
+    shard: Shard | None = None,
 ) -> PictureRecords:
-    """The pictures number `skip` … `skip + count − 1` of a population, drawn once and kept."""
+    """The pictures number `skip` … `skip + count − 1` of a population, drawn once and kept; or a process's share of them."""
     check_size(size)
     known = tuple(actions) or ACTIONS
     album = f"{population}/{seed}/{per_subject}/{','.join(actions)}"
     key = f"figures-pictures/{album}/{skip}/{count}/{size[0]}x{size[1]}/{drawing_digest()}/{_VERSION}"
     times = max(1, round(_DRAWN / size[0]))
+    numbers, places = np.arange(skip, skip + count), None
+    if shard is not None:
+        places = shard.mine([str(number) for number in numbers], [str(number // per_subject) for number in numbers])
+        numbers, count, key = numbers[places], len(places), f"{key}/{shard!r}"
 
     def write(draft: Draft) -> None:
         world = Album(population, seed, (times * size[0], times * size[1]), per_subject, actions)
@@ -96,7 +102,7 @@ def figures_pictures(
             count,
         )
         for row in range(count):
-            figure = world.figure(skip + row)
+            figure = world.figure(int(numbers[row]))
             fields["images"][row] = cv2.resize(figure.image, (size[1], size[0]), interpolation=cv2.INTER_AREA).transpose(2, 0, 1)
             fields["joints"][row] = _joints(figure, times)
             fields["head_boxes"][row] = (figure.head_box + 0.5) / times - 0.5
@@ -108,7 +114,7 @@ def figures_pictures(
 
     arrays = cached_by_row("records", key, write)
     image_ids, subjects = np.array(arrays["image_ids"]), np.array(arrays["subjects"])
-    return picture_records(
+    records = picture_records(
         images=arrays["images"],
         joints=arrays["joints"],
         actions_done=arrays["actions"],
@@ -126,6 +132,7 @@ def figures_pictures(
         ),
         ids=np.array([record_id("figures-pictures", album, image) for image in image_ids.tolist()], np.uint64),
     )
+    return records if places is None else replace(records, places=places)
 
 
 def _joints(figure: Figure, times: int) -> np.ndarray:

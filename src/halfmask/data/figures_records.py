@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from halfmask.data import figures
 from halfmask.data.keyed import record_id
 from halfmask.data.pose_records import PoseRecords, pose_records
 from halfmask.data.prints import named_prints
+from halfmask.data.sharding import Shard
 from halfmask.data.store import Draft, cached_by_row
 
 Progress = Callable[[int, int], None]
@@ -24,12 +26,20 @@ def figures_records(
     skip: int = 0,
     size: tuple[int, int] = (256, 192),
     progress: Progress | None = None,
+    shard: Shard | None = None,
 ) -> PoseRecords:
-    """The person crops number `skip` … `skip + count − 1` of a population, drawn once and kept."""
+    """The person crops number `skip` … `skip + count − 1` of a population, drawn once and kept; or a process's share of them."""
     key = f"figures/{population}/{seed}/{skip}/{count}/{size[0]}x{size[1]}/{drawing_digest()}"
+    world, last = figures.World(population, seed=seed, size=size), skip + count
+    places = None
+    if shard is not None:
+        everyone = world.records(last)[skip:]
+        places = shard.mine([str(image) for image, _ in everyone], [str(world.subject(*one)) for one in everyone])
+        count, key = len(places), f"{key}/{shard!r}"
 
     def write(draft: Draft) -> None:
-        world = figures.World(population, seed=seed, size=size)
+        chosen = world.records(last)[skip:]
+        chosen = chosen if places is None else [chosen[place] for place in places]
         joints = len(figures.JOINT_NAMES)
         fields = draft.fields(
             {
@@ -42,7 +52,7 @@ def figures_records(
             },
             count,
         )
-        for i, (image, person) in enumerate(world.records(skip + count)[skip:]):
+        for i, (image, person) in enumerate(chosen):
             figure = world.figure(image, person)
             fields["images"][i] = figure.image.transpose(2, 0, 1)
             fields["joints"][i] = figure.joints
@@ -54,7 +64,7 @@ def figures_records(
                 progress(i + 1, count)
 
     arrays = cached_by_row("records", key, write)
-    return pose_records(
+    records = pose_records(
         images=arrays["images"],
         joints=arrays["joints"],
         labelled=arrays["labelled"],
@@ -69,6 +79,7 @@ def figures_records(
         ),
         ids=np.array([record_id(population, seed, *who) for who in zip(arrays["image_ids"], arrays["subjects"], strict=True)], np.uint64),
     )
+    return records if places is None else replace(records, places=places)
 
 
 def drawing_digest() -> str:

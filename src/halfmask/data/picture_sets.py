@@ -14,6 +14,7 @@ import numpy as np
 from halfmask.data.crops import ON_BAD
 from halfmask.data.datasets import find_folder
 from halfmask.data.figures_pictures import figures_pictures
+from halfmask.data.keyed import record_id
 from halfmask.data.picture_bounds import bounds_in, refuse_more
 from halfmask.data.picture_folders import PICTURE_FORMATS, action_name, read_picture_folder
 from halfmask.data.picture_poses import EMBEDDED, pose_network
@@ -21,6 +22,7 @@ from halfmask.data.picture_reading import FIT, read_pictures
 from halfmask.data.pictures import STEP, Picture, PictureRecords, PictureSet, by_number, check_size
 from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import Datasets
+from halfmask.data.sharding import Shard, placed
 from halfmask.data.splits import divide_names
 from halfmask.errors import HalfmaskError, unknown_name
 from halfmask.settings import setting
@@ -152,11 +154,11 @@ class IdentityPictures:
     too_few: int
 
 
-def load_pictures(config: PictureDataConfig, report: Report | None = None) -> Datasets:
-    """Read (or draw) all parts."""
+def load_pictures(config: PictureDataConfig, report: Report | None = None, shard: Shard | None = None) -> Datasets:
+    """Read (or draw) all parts; of the private one a process's share, where there are several."""
     if config.name == "figures" and config.private < 1:
         raise HalfmaskError("data.private is 0: the dataset is empty, there is nobody to learn from")
-    parts, left_out = _load_parts(config, _PARTS, report)
+    parts, left_out = _load_parts(config, _PARTS, report, shard)
     private = _needed(config, parts, "private", "the dataset is empty, there is nobody to learn from")
     return Datasets(
         private,
@@ -254,7 +256,7 @@ def of_actions(pictures: PictureSet, actions: Sequence[str]) -> PictureSet:
 
 
 def _load_parts(
-    config: PictureDataConfig, only: tuple[str, ...], report: Report | None
+    config: PictureDataConfig, only: tuple[str, ...], report: Report | None, shard: Shard | None = None
 ) -> tuple[dict[str, PictureRecords], dict[str, dict[str, int]]]:
     """Read the parts asked for, and count what was left out of each."""
     check_size(config.size)
@@ -264,7 +266,8 @@ def _load_parts(
         if "private" in wanted:
             # Drawn people come one after the other.
             refuse_more((number // config.per_subject for number in range(config.private)), config.pictures_per_subject)
-        return {part: _drawn(config, part, count, skip, report) for part, (count, skip) in wanted.items()}, {}
+        shares = {"private": shard}
+        return {part: _drawn(config, part, count, skip, report, shares.get(part)) for part, (count, skip) in wanted.items()}, {}
     pictures = _on_disk(config)
     own = config.poses is None and any(picture.joints is not None for picture in pictures.pictures)
     poses = None if own else pose_network(config.poses or EMBEDDED)
@@ -275,6 +278,10 @@ def _load_parts(
             continue
         if part == "private":
             refuse_more((picture.subject for picture in some), config.pictures_per_subject)
+        mine = None
+        if part == "private" and shard is not None:
+            mine = shard.mine([picture.name for picture in some], [picture.subject for picture in some])
+            some = [some[place] for place in mine]
         parts[part], gone = read_pictures(
             some,
             pictures.actions,
@@ -287,6 +294,9 @@ def _load_parts(
             config.on_bad,
             _telling(report, part),
         )
+        if mine is not None:
+            names = [record_id(pictures.format, picture.name) for picture in some]
+            parts[part] = placed(parts[part], names, parts[part].ids, mine)
         if gone:
             left_out[part] = gone
     return parts, left_out
@@ -296,9 +306,11 @@ def _on_disk(config: PictureDataConfig) -> PictureSet:
     return of_actions(read_picture_folder(find_folder(config.name), config.format), config.actions)
 
 
-def _drawn(config: PictureDataConfig, population: str, count: int, skip: int, report: Report | None) -> PictureRecords:
+def _drawn(
+    config: PictureDataConfig, population: str, count: int, skip: int, report: Report | None, shard: Shard | None = None
+) -> PictureRecords:
     telling = (lambda done, total: report(f"drawing {population} people", done, total)) if report else None
-    return figures_pictures(population, count, config.seed, skip, config.size, config.per_subject, config.actions, telling)
+    return figures_pictures(population, count, config.seed, skip, config.size, config.per_subject, config.actions, telling, shard)
 
 
 def _held(count: int, config: PictureDataConfig) -> int:

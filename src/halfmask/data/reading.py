@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from halfmask.data.keyed import record_id
 from halfmask.data.people import Annotations, LeftOut, Part, Person, digest_people
 from halfmask.data.pose_records import CocoTruth, PoseRecords, pose_records
 from halfmask.data.prints import people_prints
+from halfmask.data.sharding import Shard
 from halfmask.data.store import Draft, cached_by_row
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.fingerprints import keyed_hash
@@ -27,11 +29,19 @@ def read_people(
     workers: int = 0,
     on_bad: str = "refuse",
     progress: Callable[[int, int], None] | None = None,
+    shard: Shard | None = None,
 ) -> tuple[PoseRecords, list[LeftOut]]:
-    """The records of a part, and who of it is not among them. Opens the images of these people and of nobody else."""
+    """The records of a part, and who of it is not among them. Opens the images of these people and of nobody else.
+
+    Args:
+        shard: open those of this process's share alone.
+    """
     if not part.people:
         raise HalfmaskError(f"'{part.name}' of {annotations.folder} has nobody with a labelled joint: the dataset is empty")
-    people = part.people
+    people, mine = part.people, None
+    if shard is not None:
+        mine = shard.mine([person.image for person in people], [person.subject_name for person in people])
+        people = tuple(people[place] for place in mine)
     # Fingerprints lie beside the crops, and are worth something under the key they were made with alone.
     secret = keyed_hash(b"cache").hex()[:8]
     key = f"{annotations.format}/{digest_people(people)}/{part.name}/{size[0]}x{size[1]}/{on_bad}/{_CROP_VERSION}/{secret}"
@@ -68,6 +78,8 @@ def read_people(
         scenes=np.array([person.scene for person in kept]) if any(person.scene for person in kept) else None,
         ids=np.array([public_id(person) for person in kept], np.uint64),
     )
+    if mine is not None:
+        records = replace(records, places=mine[arrays["kept"]], coco=None)
     return records, [*part.left_out, *left_out]
 
 

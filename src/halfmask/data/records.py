@@ -45,6 +45,8 @@ class Records:
         prints: fingerprints of what each record was made from, of its annotation and of its subject.
         ids: 64 bits that name each record in public and stay when others leave: whatever is drawn at random for a record is drawn by
             its id (`halfmask.data.keyed`). Records made in memory, for a test, may do without and are named by their places.
+        places: where their sources stand among all, of records of which this process has opened its share (`halfmask.data.sharding`).
+        owners: the process that has opened each record, where each has opened its share; None where all is here.
     """
 
     private: Table
@@ -61,6 +63,8 @@ class Records:
     copies: tuple[Records, ...] = ()
     prints: Fingerprints | None = None
     ids: np.ndarray = None  # type: ignore[assignment]
+    places: np.ndarray | None = None
+    owners: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.ids is None:
@@ -136,6 +140,8 @@ class Records:
             copies=(),
             prints=None if self.prints is None else self.prints.take(records),
             ids=self.ids[records],
+            places=None if self.places is None else self.places[records],
+            owners=None if self.owners is None else self.owners[records],
             key=f"{self.key}/{_digest(records)}",
         )
 
@@ -223,9 +229,18 @@ class Units:
 
     Args:
         ids: the records' stable public ids; by their places if not given.
+        owners: the process that has opened each record, where each has opened its share: the same for all records of a unit.
     """
 
-    def __init__(self, unit_ids: np.ndarray, records_per_unit: int, seed: int = 0, gradient: str = "mean", ids: np.ndarray | None = None):
+    def __init__(
+        self,
+        unit_ids: np.ndarray,
+        records_per_unit: int,
+        seed: int = 0,
+        gradient: str = "mean",
+        ids: np.ndarray | None = None,
+        owners: np.ndarray | None = None,
+    ):
         self.gradient = gradient
         if records_per_unit < 1:
             raise HalfmaskError(f"records_per_unit is {records_per_unit}: expected at least 1")
@@ -234,8 +249,8 @@ class Units:
         sorted_ids = unit_ids[order]
         starts = np.flatnonzero(np.r_[True, sorted_ids[1:] != sorted_ids[:-1]]) if len(order) else np.zeros(0, int)
         self.members = [np.sort(group[:records_per_unit]) for group in np.split(order, starts[1:])] if len(order) else []
-        # The unit of each record, whether it is kept or not.
-        self.of_records = np.unique(unit_ids, return_inverse=True)[1].reshape(-1)
+        # Of each unit; None where one process has opened all of them.
+        self.owners = None if owners is None else np.array([owners[group[0]] for group in self.members])
 
     def __len__(self) -> int:
         return len(self.members)

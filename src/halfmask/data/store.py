@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from halfmask.data.storage import DRAFT
-from halfmask.data.tables import Arrays, Beside, Column, Joined, JoinedColumn, Rows, Table
+from halfmask.data.tables import Arrays, Beside, Column, Joined, JoinedColumn, Rows, Share, Table
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.home import private_folder
 from halfmask.writing import writing
@@ -212,7 +212,7 @@ def rows_to_let_go_after(*read: Table) -> int:
 
 def _mappings(one: Any) -> Iterator[mmap.mmap]:
     inner: Sequence[Any] = ()
-    if isinstance(one, Rows):
+    if isinstance(one, Rows | Share):
         inner = [one.column]
     elif isinstance(one, JoinedColumn | Arrays):
         inner = list(one.columns.values()) if isinstance(one, Arrays) else one.columns

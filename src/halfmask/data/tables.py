@@ -104,6 +104,33 @@ class JoinedColumn:
         return np.asarray(self[:], dtype)
 
 
+class Share:
+    """A column of which this process has some rows, and others of the same run the rest."""
+
+    def __init__(self, column: Column, rows: np.ndarray, count: int):
+        self.column = column
+        self.shape: tuple[int, ...] = (count, *column.shape[1:])
+        self.dtype = column.dtype
+        self.places = np.full(count, -1, np.int64)
+        self.places[rows] = np.arange(len(rows))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        first, rest = (key[0], key[1:]) if isinstance(key, tuple) else (key, ())
+        places = self.places[first]
+        if np.min(places, initial=0) < 0:
+            raise HalfmaskError("a private record that another process of the run has opened was asked for in this one")
+        chosen = self.column[places]
+        if not rest:
+            return chosen
+        return chosen[rest if np.ndim(places) == 0 else (slice(None), *rest)]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self[:], dtype)
+
+
 def chosen(column: Column, rows: np.ndarray) -> Any:
     """Some rows of a column: a copy where rows are small, and none where they are large."""
     size = int(np.prod(column.shape[1:], dtype=np.int64)) * np.dtype(column.dtype).itemsize

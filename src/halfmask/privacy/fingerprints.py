@@ -42,8 +42,20 @@ _FEWEST_POINTS = 6
 _FEWEST_ANNOTATIONS, _ANNOTATION_SHARE = 2, 0.05
 
 
+# The key of another machine, whose account the records of this process are entered into.
+_lent: bytes | None = None
+
+
+def lend_key(secret: bytes) -> None:
+    """Have this process make fingerprints for another machine, under that machine's key; it is kept in memory alone."""
+    global _lent
+    _lent = secret
+
+
 def key() -> bytes:
     """This machine's secret key, made on first use. Without it a fingerprint says nothing about a record."""
+    if _lent is not None:
+        return _lent
     path = home() / "fingerprint.key"
     if not path.exists():
         # Written beside its place and linked there whole: a reader never sees a key that is not all there.

@@ -94,6 +94,7 @@ class ActionTask(ActionShowing):
     """Clips, and what is done in them."""
 
     name = "action"
+    shards = True
     units = UNITS
     numbers = NUMBERS
     groups = ACTION_GROUPS
@@ -111,7 +112,7 @@ class ActionTask(ActionShowing):
     # ---- data ------------------------------------------------------------------------------------------
 
     def load(self, report: Report | None = None) -> Datasets:  # noqa: D102
-        data = load_clips(self.config.data, *self.clip_shape, report)
+        data = load_clips(self.config.data, *self.clip_shape, report, self.shard)
         parts = {name: getattr(data, name) for name in ("private", "public", "test", "basis", "tuning")}
         return replace(data, **{name: self.with_tokens(part) for name, part in parts.items() if part is not None})
 

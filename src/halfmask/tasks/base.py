@@ -42,6 +42,7 @@ from halfmask.tasks.answers import Scores as Scores
 
 if TYPE_CHECKING:
     from halfmask.data.records import Datasets, Records
+    from halfmask.data.sharding import Shard
     from halfmask.gradients.engine import ClippingEngine
     from halfmask.training.public import PublicHalf
     from halfmask.training.setup import Setup
@@ -62,6 +63,7 @@ class Task(ABC):
         methods: those that have a meaning for it: a task whose views do not divide records has no `masked` ones.
         compared: those that a comparison shows where none are named; all, if empty.
         cached: the strategies under which the frozen lower part of its network is computed once (`lower`).
+        shards: whether its private records can be opened in shares, one by each process of a run (`self.shard` is the share, if set).
         stays: what of a unit stays in the dataset under every method, in words; a dataset without the unit is then no neighbour.
         labels: what of a record is public besides its view, in the words of the certificate.
         metrics: of what `score` measures, by name: how it is printed, its unit, and whether more of it is better.
@@ -78,6 +80,7 @@ class Task(ABC):
     methods: ClassVar[tuple[str, ...]] = tuple(name for name, method in METHODS.items() if not method.rest)
     compared: ClassVar[tuple[str, ...]] = ()
     cached: ClassVar[tuple[str, ...]] = ("top",)
+    shards: ClassVar[bool] = False
     stays: ClassVar[str] = ""
     labels: ClassVar[str] = "the labels of every private record"
     metrics: ClassVar[Mapping[str, MetricInfo]] = {}
@@ -87,6 +90,7 @@ class Task(ABC):
 
     def __init__(self, config: Any):
         self.config = config
+        self.shard: Shard | None = None
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:

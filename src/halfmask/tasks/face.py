@@ -121,6 +121,7 @@ class FaceTask(Task):
     """Regions of photographs, and the faces that they show or do not."""
 
     name = "face"
+    shards = True
     units = UNITS
     numbers = NUMBERS
     groups = FACE_GROUPS
@@ -143,7 +144,7 @@ class FaceTask(Task):
         return {name: alone(name) for name in model.subtasks}
 
     def load(self, report: Report | None = None) -> Datasets:  # noqa: D102
-        return load_faces(self.config.data, self.config.model.input_size, report)
+        return load_faces(self.config.data, self.config.model.input_size, report, self.shard)
 
     def load_test(self, report: Report | None = None) -> FaceRecords:  # noqa: D102
         return load_face_test(self.config.data, self.config.model.input_size, report)

@@ -46,6 +46,7 @@ class GenerateTask(Task):
     """A generator of pictures, conditioned on poses, and its critic."""
 
     name = "generate"
+    shards = True
     units = UNITS
     groups = GENERATE_GROUPS
     numbers = NUMBERS
@@ -104,7 +105,7 @@ class GenerateTask(Task):
         return pose_heatmaps(joints, (model.height, model.width), self.config.model.spread * model.height)
 
     def load(self, report: Report | None = None) -> Datasets:  # noqa: D102
-        return load_pictures(self.config.data, report)
+        return load_pictures(self.config.data, report, self.shard)
 
     def load_test(self, report: Report | None = None) -> PictureRecords:  # noqa: D102
         return load_picture_test(self.config.data, report)

@@ -213,6 +213,7 @@ class PoseTask(Task):
     units = UNITS
     numbers = NUMBERS
     groups = POSE_GROUPS
+    shards = True
     labels = "keypoints, visibility and crop box"
     drawn = "Skeletons that each method draws on test people"
     planted = "people with another's joints"
@@ -221,7 +222,7 @@ class PoseTask(Task):
         return pose_loss(model, batch)
 
     def load(self, report: Report | None = None) -> Datasets:  # noqa: D102
-        return load_datasets(self.config.data, self.config.model.input_size, report)
+        return load_datasets(self.config.data, self.config.model.input_size, report, self.shard)
 
     def load_test(self, report: Report | None = None) -> PoseRecords:  # noqa: D102
         return load_test(self.config.data, self.config.model.input_size, report)

@@ -8,7 +8,7 @@ the noise; the others are given in their place something that refuses to be used
 so that the loop asks nobody how many there are.
 
 Bytes are moved by torch.distributed: gloo between processors, NCCL between GPUs. What crosses is private in part: un-noised sums, and the
-key of the coins. So processes on several machines are refused until whoever starts them declares that the network between them is encrypted.
+key of the coins. So processes on several machines are refused until whoever starts them declares the network between them encrypted.
 """
 
 from __future__ import annotations
@@ -97,16 +97,16 @@ class Group:
         """Whether this process holds the ledger, the folder and the noise."""
         return self.rank == 0
 
-    def share(self, rows: Rows, owners: np.ndarray | Tensor | None = None) -> Rows:
+    def share(self, drawn: Rows, owners: np.ndarray | None = None) -> Rows:
         """Of what all have drawn alike, what this process works on.
 
         Formal guarantees: everything drawn is in exactly one share.
 
         Args:
-            owners: the unit that each belongs to. Where each process opens its own units alone, that decides; else every place in turn,
+            owners: the process that has opened each of all that might be drawn, where each has opened its share; else they take turns,
                 which gives all of them as much to do.
         """
-        return rows
+        return drawn
 
     def sum(self, clipped: Kind, drawn: Tensor) -> Kind:
         """Everybody's clipped sum, at root; elsewhere what this process had.
@@ -144,6 +144,10 @@ class Group:
     def agree(self, what: str, found: Callable[[], bytes]) -> None:
         """Stop if processes that must have found the same have not."""
 
+    def everybodys(self, mine: T) -> list[T]:
+        """What each has found, to all, in the order of the processes."""
+        return [mine]
+
     def barrier(self) -> None:
         """Wait until all are here."""
 
@@ -161,7 +165,10 @@ class Group:
     def wire(self) -> str:
         """Where private intermediate results were, in the words of the certificate."""
         if self.machines == 1:
-            return "that nobody else could read the memory of the machine that took the steps: un-noised sums and the key of the coins were in it"
+            return (
+                "that nobody else could read the memory of the machine that took the steps: un-noised sums and the key of the coins "
+                "were in it"
+            )
         return (
             f"that the network between {self.machines} machines is encrypted and closed to others: un-noised sums and the key of the coins "
             "crossed it (declared by whoever started the run, and not checked)"

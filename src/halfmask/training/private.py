@@ -115,7 +115,7 @@ class PrivateHalf:
         Formal guarantees: the subsampled Gaussian mechanism that the plan was accounted for; see `Mechanism.release`.
         """
         drawn = self.poisson.draw()
-        rows, unit_index, weight = self.units.records_of(self.group.share(drawn, owners=drawn))
+        rows, unit_index, weight = self.units.records_of(self.group.share(drawn, self.units.owners))
         if self.publish is not None:
             self.publish(rows)
         with state_kept(self.engine.model):
@@ -223,13 +223,12 @@ class OpenHalf:
 
     def __init__(self, setup: Setup, engine: ClippingEngine, showing: Showing):
         self.loss, self.engine, self.showing, self.records = setup.task.loss, engine, showing, setup.private
-        self.group, self.owners = setup.group, setup.units.of_records
+        self.group = setup.group
         self.sampler = PublicSampler(len(setup.private), setup.config.batch, setup.config.seed + 3)
 
     def release(self, step: int) -> Released:
         """The mean gradient of a shuffled batch."""
-        drawn = self.sampler.draw().numpy()
-        rows = self.group.share(drawn, owners=self.owners[drawn])
+        rows = self.group.share(self.sampler.draw().numpy(), self.records.owners)
         gradient = torch.zeros(self.engine.size, device=self.showing.device)
         if len(rows):
             batch = self.showing.show(self.records, rows, PRIVATE, use="private", step=step)[0]

@@ -29,7 +29,7 @@ class PublicHalf:
     def __init__(self, setup: Setup, engine: ClippingEngine, showing: Showing):
         config = setup.config
         self.setup, self.engine, self.showing, self.loss_fn = setup, engine, showing, setup.task.view_loss
-        self.group, self.owners = setup.group, setup.units.of_records
+        self.group = setup.group
         self.loss: float | None = None
         self.batches = 0
         self.size = config.public.batch or config.batch
@@ -56,8 +56,7 @@ class PublicHalf:
         setup, parts = self.setup, list[Batch]()
         number, self.batches = self.batches, self.batches + 1
         if self.size > self.raw_count:
-            drawn = self.samplers["view"].draw().numpy()
-            views = self.group.share(drawn, owners=self.owners[drawn])
+            views = self.group.share(self.samplers["view"].draw().numpy(), setup.private.owners)
             parts += self.showing.show(setup.private, views, VIEW, use="public", step=number) if len(views) else []
         if self.raw_count and setup.raw_public is not None:
             changed = 1 if setup.config.augment.public else None

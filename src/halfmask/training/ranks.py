@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import hashlib
-import io
 import os
 import pickle
 import signal
@@ -32,6 +31,7 @@ from torch import Tensor, nn
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.clipped import Clipped
 from halfmask.training.distributed import Group, Joining, ProcessLost, elsewhere
+from halfmask.training.packing import packed, packed_error, told_elsewhere, unpacked
 from halfmask.training.pulse import NOTE, Notes, Pulse, within
 
 T = TypeVar("T")
@@ -91,18 +91,19 @@ class Ranks(Group):
         return self
 
     def _introduce(self, joining: Joining) -> None:
-        machines = self._gathered(_machine())
+        machines = self.everybodys(_machine())
         self.machines = len(set(machines))
-        if self.machines > 1 and not all(self._gathered(joining.encrypted)):
+        if self.machines > 1 and not all(self.everybodys(joining.encrypted)):
             raise HalfmaskError(
                 f"the processes are on {self.machines} machines, and un-noised sums and the key of the coins would cross the network "
                 "between them: if it is encrypted and closed to others, say so with --encrypted-network (HALFMASK_ENCRYPTED_NETWORK=1)"
             )
 
-    def share(self, rows: Rows, owners: np.ndarray | Tensor | None = None) -> Rows:  # noqa: D102
-        if self.sharded and owners is not None:
-            return rows[owners % self.size == self.rank]
-        return rows[self.rank :: self.size]
+    def share(self, drawn: Rows, owners: np.ndarray | None = None) -> Rows:  # noqa: D102
+        if owners is None:
+            return drawn[self.rank :: self.size]
+        mine = owners[np.asarray(drawn)] == self.rank
+        return drawn[torch.from_numpy(mine) if isinstance(drawn, Tensor) else mine]
 
     def sum(self, clipped: Kind, drawn: Tensor) -> Kind:  # noqa: D102
         # Who has drawn whom is compared on the way: coins that differ, or a unit with two processes, would void the clip.
@@ -112,16 +113,15 @@ class Ranks(Group):
             drew, all_of_them = {tuple(part[:2].tolist()) for part in parts}, sum(int(part[2]) for part in parts)
             if len(drew) != 1 or all_of_them != len(drawn):
                 raise HalfmaskError("the processes of the run do not agree on who is in a step: it is not taken, and the run stops")
-        for tensor in clipped.tensors():
-            # Sums of convolutions may lie in memory in an order of their own.
-            flat = tensor.contiguous().view(-1)
-            for piece in flat.split(_AT_ONCE):
-                parts = self._at_root(piece)
-                # In the order of the processes, so that the sum is the same whenever it is taken.
-                for part in (parts or [])[1:]:
-                    piece.add_(part)
-            if self.root and not tensor.is_contiguous():
-                tensor.copy_(flat.view_as(tensor))
+        tensors = clipped.tensors()
+        whole = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        for piece in whole.split(_AT_ONCE):
+            # In the order of the processes, so that the sum is the same whenever it is taken.
+            for part in (self._at_root(piece) or [])[1:]:
+                piece.add_(part)
+        if self.root:
+            for tensor, part in zip(tensors, whole.split([tensor.numel() for tensor in tensors]), strict=True):
+                tensor.copy_(part.view_as(tensor))
         return clipped
 
     def mean(self, gradient: Tensor, loss: float | None, records: int) -> tuple[Tensor, float | None]:  # noqa: D102
@@ -136,12 +136,12 @@ class Ranks(Group):
         if not self.root:
             made, value = self._received(hurried)
             if not made:
-                raise _told(value)
+                raise told_elsewhere(value)
             return value
         try:
             value = make()
         except HalfmaskError as error:
-            self._send(False, _packed_error(error), hurried)
+            self._send(False, packed_error(error), hurried)
             raise
         self._send(True, value, hurried)
         return value
@@ -156,7 +156,7 @@ class Ranks(Group):
                 tensor.copy_(self._broadcast(tensor.contiguous(), hurried=False))
 
     def agree(self, what: str, found: Callable[[], bytes]) -> None:  # noqa: D102
-        answers = self._gathered(hashlib.sha256(found()).hexdigest())
+        answers = self.everybodys(hashlib.sha256(found()).hexdigest())
         if len(set(answers)) > 1:
             others = ", ".join(str(rank) for rank, answer in enumerate(answers) if answer != answers[0])
             raise HalfmaskError(
@@ -165,7 +165,7 @@ class Ranks(Group):
             )
 
     def barrier(self) -> None:  # noqa: D102
-        self._gathered(None)
+        self.everybodys(None)
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:  # noqa: D102
@@ -180,7 +180,8 @@ class Ranks(Group):
             said = getattr(error, "told", False)
             if not said and not isinstance(error, KeyboardInterrupt):
                 self._broken = str(error) or type(error).__name__
-                self._notes.leave(error)
+                if self.root or not isinstance(error, ProcessLost):
+                    self._notes.leave(error)
             if isinstance(error, HalfmaskError) and not self.root and not isinstance(error, ProcessLost):
                 error.told = True
             raise
@@ -206,8 +207,7 @@ class Ranks(Group):
         self._wait(lambda: dist.gather(mine, parts, 0, async_op=True), hurried=True)
         return parts
 
-    def _gathered(self, mine: Any) -> list[Any]:
-        """Everybody's answer to a small question, to all."""
+    def everybodys(self, mine: T) -> list[T]:  # noqa: D102
         told = pickle.dumps(mine)
         lengths = [torch.zeros(1, dtype=torch.long) for _ in range(self.size)]
         self._wait(lambda: dist.all_gather(lengths, torch.tensor([len(told)]), async_op=True))
@@ -218,11 +218,9 @@ class Ranks(Group):
         return [pickle.loads(part.numpy().tobytes()) for part in parts]
 
     def _send(self, made: bool, value: Any, hurried: bool) -> None:
-        tensors: list[Tensor] = []
-        body = io.BytesIO()
-        _Sender(body, tensors).dump((made, value))
+        body, tensors = packed((made, value))
         shapes = [(tensor.dtype, tuple(tensor.shape), tensor.device.type) for tensor in tensors]
-        head = pickle.dumps((body.getvalue(), shapes))
+        head = pickle.dumps((body, shapes))
         self._broadcast(torch.tensor([len(head)]), hurried)
         self._broadcast(torch.frombuffer(bytearray(head), dtype=torch.uint8), hurried)
         for tensor in tensors:
@@ -233,7 +231,7 @@ class Ranks(Group):
         head = self._broadcast(torch.zeros(int(length), dtype=torch.uint8), hurried)
         body, shapes = pickle.loads(head.numpy().tobytes())
         tensors = [self._broadcast(torch.empty(shape, dtype=dtype, device=_own(device)), hurried) for dtype, shape, device in shapes]
-        made, value = _Receiver(io.BytesIO(body), tensors).load()
+        made, value = unpacked(body, tensors)
         return made, value
 
     def _broadcast(self, tensor: Tensor, hurried: bool) -> Tensor:
@@ -296,47 +294,6 @@ class Ranks(Group):
         if dist.is_initialized() and not self._broken:
             with contextlib.suppress(RuntimeError):
                 dist.destroy_process_group()
-
-
-class _Sender(pickle.Pickler):
-    """Packs a value without its tensors, which cross by themselves."""
-
-    def __init__(self, body: io.BytesIO, tensors: list[Tensor]):
-        super().__init__(body)
-        self._tensors = tensors
-
-    def persistent_id(self, value: Any) -> int | None:
-        """The place of a tensor among those that cross."""
-        if type(value) is not Tensor:
-            return None
-        self._tensors.append(value)
-        return len(self._tensors) - 1
-
-
-class _Receiver(pickle.Unpickler):
-    """Puts a value and its tensors together again."""
-
-    def __init__(self, body: io.BytesIO, tensors: list[Tensor]):
-        super().__init__(body)
-        self._tensors = tensors
-
-    def persistent_load(self, place: Any) -> Tensor:
-        """The tensor at a place."""
-        return self._tensors[place]
-
-
-def _packed_error(error: HalfmaskError) -> tuple[type[HalfmaskError], tuple[Any, ...], dict[str, Any]]:
-    return type(error), error.args, dict(error.__dict__)
-
-
-def _told(packed: tuple[type[HalfmaskError], tuple[Any, ...], dict[str, Any]]) -> HalfmaskError:
-    """What root refused, as it stands; root says it."""
-    kind, words, more = packed
-    error = kind.__new__(kind, *words)
-    error.args = words
-    error.__dict__.update(more)
-    error.told = True
-    return error
 
 
 def _short(drawn: Tensor) -> float:

@@ -12,6 +12,7 @@ from torch import nn
 from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import PRIVATE, Datasets, Records, Units
 from halfmask.data.rehearsal import rehearsal_of
+from halfmask.data.sharding import by_share
 from halfmask.data.viewing import with_view
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import METHODS, Method, check_private_ready, method_named
@@ -26,6 +27,7 @@ from halfmask.training.lineage import runs_behind
 from halfmask.training.parts import divide_public, parted, set_basis_apart
 from halfmask.training.progress import Progress
 from halfmask.training.prospects import Prospect, check_prospect
+from halfmask.training.shares import loaded_in_shares
 from halfmask.training.strategy import with_lower_features
 from halfmask.views import View, make_view
 
@@ -124,7 +126,7 @@ def prepare(
     device = pick_device(device_here(config.device))
     torch.manual_seed(config.seed)
     task = task or task_named(config.task)(config)
-    data = data or task.load(progress.stage)
+    data = loaded_in_shares(config, method, task, data, progress, group) if group.sharded else data or task.load(progress.stage)
     view = task.view() or make_view(config.view.name, config.view.options)
     data = parted(config, data, progress)
     everyone = data.fingerprints
@@ -174,11 +176,12 @@ def prepare(
         raise HalfmaskError(
             "private.follow needs public people whose gradients to measure: add records with split 'public', or set it to 0"
         )
-    units = Units(private.unit_ids(config.unit), config.records_per_unit, config.seed, config.unit_gradient, private.ids)
+    units = Units(private.unit_ids(config.unit), config.records_per_unit, config.seed, config.unit_gradient, private.ids, private.owners)
     check_private_ready(method, len(units), config.batch)
     task.prepare(model, data.public)
     model.to(device).eval()
-    group.agree("the private units", lambda: b"".join(np.ascontiguousarray(ids).tobytes() for ids in (private.ids, units.of_records)))
+    everyone_in_order = (private.ids, private.unit_ids(config.unit))
+    group.agree("the private units", lambda: b"".join(np.ascontiguousarray(ids).tobytes() for ids in everyone_in_order))
     group.spread(model)
     task.trainable(model, config.strategy)
     planned = steps = math.ceil(config.epochs * len(units) / config.batch)
@@ -193,7 +196,7 @@ def prepare(
                 progress.warn(doubt)
     if method.view and not planning:
         progress.message(f"public view: {view.describe()}")
-        private = with_view(private, view)
+        private = by_share(private, group.rank, lambda part: with_view(part, view))
         if method.rest and private.rest is None:
             raise HalfmaskError(
                 f"method '{method.name}' protects what a view leaves of a record, and this one ({view.describe()}) does not divide records "
@@ -214,7 +217,7 @@ def prepare(
 
         # A method that never shows a private image needs no copies of any; those of views go with them.
         shown = copies if method.private != "unread" or config.augment.views else 0
-        private = cache(private, "private people", shown) or private
+        private = by_share(private, group.rank, lambda part: cache(part, "private people", shown) or part)
         raw_public = cache(raw_public, "public people", config.augment.copies if config.augment.public else copies)
         basis, watched = cache(basis, "S_pub"), cache(watched, "watched people", whole=True)
         data = replace(data, test=cache(data.test, "test people", copies=0, mirrored=True))
