@@ -25,9 +25,9 @@ class Launched:
     _launcher: Launcher
     codes: list[int | None] | None = None
 
-    def wait(self, seconds: float = 60) -> list[int | None]:
-        """Their exit codes; None for those that did not end in time."""
-        return self._launcher.ask({"pids": self.pids, "seconds": seconds})
+    def wait(self, seconds: float = 60, besides: int | None = None) -> list[int | None]:
+        """Their exit codes; None for those that did not end in time, or for one that nobody need wait for."""
+        return self._launcher.ask({"pids": self.pids, "seconds": seconds, "besides": None if besides is None else self.pids[besides]})
 
     def seen(self, name: str) -> list[dict[str, Any]]:
         """What each of them saw of a job."""

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 import halfmask.training.ranks as ranks_module
-import halfmask.training.setup as setup_module
 from halfmask.gradients.mechanism import Mechanism
 from halfmask.privacy.account import Account
 from halfmask.privacy.noise import RandomStream
@@ -184,20 +183,6 @@ def follower_draws_noise(rank: int) -> None:
         return clipped
 
     PrivateHalf.summed = releasing  # type: ignore[method-assign]
-
-
-def other_people(rank: int) -> None:
-    """As if another machine had other pictures under the same names."""
-    prepare = setup_module.parted
-
-    def mirrored(config: Any, data: Any, progress: Any) -> Any:
-        data = prepare(config, data, progress)
-        if rank != 1:
-            return data
-        images = data.private.private.rows(torch.arange(len(data.private)).numpy())["image"]
-        return replace(data, private=replace(data.private, private=data.private.private.changed(image=255 - images), prints=None))
-
-    setup_module.parted = mirrored
 
 
 def at_the_third_step(act: Callable[[], None], whose: int = 1) -> Callable[[int], None]:

@@ -1,7 +1,7 @@
 """The processes of runs that tests start: `python rank_worker.py` imports everything once, and forks as many as it is asked for.
 
 A line of JSON on its input starts processes (`world`, and the `jobs` that each does in turn) or waits for them; a line of its output
-answers. What a process was up to (its coins, its noise, what it was sent and when) it writes down for the test that started it, with every job.
+answers. What a process was up to (its coins, its noise, what it was sent and when) it writes down for the test, with every job.
 """
 
 from __future__ import annotations
@@ -166,10 +166,10 @@ def watch() -> None:
 
 
 class Visits(torch.utils.data.Dataset):
-    """Vectors with a class, three of each patient."""
+    """Vectors with a class, three of each patient; `others` are of other people who go by the same names."""
 
-    def __init__(self, count: int, seed: int = 0):
-        self.x = torch.randn(count, 80, generator=torch.Generator().manual_seed(seed))
+    def __init__(self, count: int, seed: int = 0, others: bool = False):
+        self.x = torch.randn(count, 80, generator=torch.Generator().manual_seed(seed + 100 * others))
         self.seed = seed
 
     def __len__(self) -> int:
@@ -192,9 +192,17 @@ def train(out: str, task: str = "pose", settings: list[str] | None = None, resum
     run_training(config_of(task, settings or []), Path(out), resume=resume, joining=Joining(**(joining or {"patience": 20})))
 
 
-def own(out: str, loss: str = "classified", wide: int = 2, resume: bool = False, patients: int = 20, **changes: Any) -> None:
+def own(
+    out: str, loss: str = "classified", wide: int = 2, resume: bool = False, patients: int = 20, others: bool = False, **changes: Any
+) -> None:
     torch.manual_seed(0)
-    plan: dict[str, Any] = {"private": Visits(3 * patients), "test": Visits(9, seed=1), "unit": "patient", "epsilon": 3.0, "delta": 1e-3}
+    plan: dict[str, Any] = {
+        "private": Visits(3 * patients, others=others),
+        "test": Visits(9, seed=1),
+        "unit": "patient",
+        "epsilon": 3.0,
+        "delta": 1e-3,
+    }
     plan |= {
         "clip_norm": 1.0,
         "batch": 5,
@@ -283,10 +291,14 @@ def start(request: dict[str, Any]) -> list[int]:
     return pids
 
 
-def wait(pids: list[int], seconds: float) -> list[int | None]:
-    """Exit codes, minus the signal of those that were killed; None of those that are still there, which are then killed."""
+def wait(pids: list[int], seconds: float, besides: int | None) -> list[int | None]:
+    """Exit codes, minus the signal of those that were killed; None of those that are still there, which are then killed.
+
+    Args:
+        besides: one that is not waited for.
+    """
     until, codes = time.monotonic() + seconds, dict[int, int]()
-    while len(codes) < len(pids) and time.monotonic() < until:
+    while set(pids) - set(codes) - {besides} and time.monotonic() < until:
         for pid in set(pids) - set(codes):
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
@@ -305,7 +317,7 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         request = json.loads(line)
-        found = wait(request["pids"], request["seconds"]) if "pids" in request else start(request)
+        found = wait(request["pids"], request["seconds"], request["besides"]) if "pids" in request else start(request)
         print(json.dumps(found), file=answers, flush=True)
 
 

@@ -111,6 +111,15 @@ def test_a_process_that_goes_its_own_way_stops_the_run(fault: str, words: str, o
     assert all(words in each["refused"] for each in several.seen("run"))
 
 
+@pytest.mark.parametrize("change", [{"others": True}, {"patients": 21}], ids=["other pictures under the same names", "one more"])
+def test_processes_with_other_people_are_refused(change: dict[str, Any], own: Callable[..., Any], tmp_path: Path) -> None:
+    """Root's account pays for root's people: others' would be trained on for nothing."""
+    several = own(2, on={"1": change})
+    assert several.codes == [2, 2], several.said()
+    assert all("the private people of process 1 differ" in each["refused"] for each in several.seen("run"))
+    assert not (tmp_path / "run").exists()
+
+
 # ---- what crosses, and what is written -----------------------------------------------------------------------------------
 
 
@@ -142,10 +151,10 @@ def test_root_alone_writes(fault: str, right: bool, ranks: Any, tmp_path: Path) 
     job = {"do": "own", "name": "run", "out": str(tmp_path / "run"), "fault": fault, "on": {"1": {"out": str(tmp_path / "elsewhere")}}}
     several = ranks.run(2, job, environments=[{"HALFMASK_HOME": str(home)} for home in homes])
     assert several.codes == [0, 0], several.said()
-    assert (homes[0] / "ledgers").exists() and not (homes[1] / "ledgers").exists() and not (tmp_path / "elsewhere").exists()
+    assert [len(list(home.glob("ledgers/*.jsonl"))) for home in homes] == [1, 0] and not (tmp_path / "elsewhere").exists()
     root, other = (each["written"] for each in several.seen("run"))
     assert any(str(tmp_path / "run") in path for path in root)
-    assert any(str(tmp_path / "run") in path or "ledger" in path for path in other) != right
+    assert any(str(tmp_path / "run") in path or "ledgers/" in path for path in other) != right
 
 
 # ---- refusals ------------------------------------------------------------------------------------------------------------
@@ -188,7 +197,7 @@ def test_a_refusal_is_said_once_and_ends_all(recipe: Path, ranks: Any, tmp_path:
     for refused, words in (
         (dear, "budget"),
         (bad, "process 1 of 2: "),
-        (other, "the private units of process 1 differ"),
+        (other, "the private people of process 1 differ"),
         (there, "already holds a run"),
     ):
         assert refused.codes == [2, 2], refused.said()
@@ -237,12 +246,15 @@ DEATHS = {"killed": 3, "root killed": 2, "stopped": 2, "root stopped": 3, "stuck
 def test_a_process_that_dies_or_hangs_ends_all_and_the_run_goes_on(ranks: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = {"do": "own", "name": "run", "epochs": 2.0}
     patience, home = {"HALFMASK_PATIENCE": "3"}, ranks.home
-    started, begun = {}, time.monotonic()
+    plans, started, begun = {}, {}, time.monotonic()
     # All at once: most of the time somebody waits.
-    for death, world in DEATHS.items():
-        started[death] = ranks.start(world, plan | {"out": str(tmp_path / death), "fault": death}, environment=patience)
+    for seed, (death, world) in enumerate(DEATHS.items()):
+        # Of other coins and noise each: equal weights would be taken for the same run's.
+        plans[death] = plan | {"out": str(tmp_path / death), "insecure_seed": 10 + seed}
+        started[death] = ranks.start(world, plans[death] | {"fault": death}, environment=patience)
     for death, several in started.items():
-        codes, whose = several.wait(45), 0 if death.startswith("root") else 1
+        whose = 0 if death.startswith("root") else 1
+        codes = several.wait(45, besides=None if death.endswith("killed") else whose)
         left = [code for rank, code in enumerate(codes) if rank != whose]
         assert left == [2] * len(left), f"{death}: {codes} {several.said()}"
         assert codes[whose] == (-signal.SIGKILL if death.endswith("killed") else None), (death, codes)
@@ -253,8 +265,8 @@ def test_a_process_that_dies_or_hangs_ends_all_and_the_run_goes_on(ranks: Any, t
     assert time.monotonic() - begun < 90
     for number, death in enumerate(DEATHS):
         # On other numbers of processes than it was begun with.
-        going_on = plan | {"out": str(tmp_path / death), "resume": True}
-        assert set(ranks.run((1, 3)[number % 2], going_on, environment=patience).codes) == {0}, death
+        going_on = ranks.run((1, 3)[number % 2], plans[death] | {"resume": True}, environment=patience)
+        assert set(going_on.codes) == {0}, f"{death}: {going_on.said()}"
         check_nothing_is_forgotten(tmp_path / death, home, monkeypatch)
         last = json.loads((tmp_path / death / "log.jsonl").read_text().splitlines()[-1])
         assert last["event"] == "end" and not last["interrupted"] and last["step"] in (7, 8)
@@ -273,7 +285,7 @@ def wait_for_a_checkpoint(folder: Path, steps: int = 2) -> None:
 
 
 def test_a_run_that_is_interrupted_is_certified_and_goes_on(ranks: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = {"do": "own", "name": "run", "out": str(tmp_path / "run"), "epochs": 10.0}
+    plan = {"do": "own", "name": "run", "out": str(tmp_path / "run"), "epochs": 10.0, "insecure_seed": 20}
     several = ranks.start(3, plan | {"fault": "slow_steps"}, environment={"HALFMASK_PATIENCE": "10"})
     wait_for_a_checkpoint(tmp_path / "run")
     for pid in several.pids:
