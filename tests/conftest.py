@@ -31,6 +31,7 @@ from halfmask.training.config import RunConfig, build_config, load_recipe
 from halfmask.training.outputs import RunFolder
 
 TINY_SIZE = (64, 48)
+pytest_plugins = ["browser"]
 
 
 @pytest.fixture(autouse=True, scope="module")

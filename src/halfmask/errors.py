@@ -18,6 +18,10 @@ class HalfmaskError(Exception):
     told = False
 
 
+class OverBudget(HalfmaskError):
+    """A run that no budget of its dataset admits: other runs may still fit, and to try this one again changes nothing."""
+
+
 def unknown_name(kind: str, found: str, known: Iterable[str]) -> HalfmaskError:
     """Build the error for a misspelt name, suggesting the nearest known one."""
     choices = sorted(known)

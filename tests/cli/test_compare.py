@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 
 import cv2
 import pytest
 
 from halfmask.tasks.base import task_named
-from halfmask.training import running, sweep
+from halfmask.training import running, sweep, sweep_estimate
 
 GRID = ("--methods", "public-only,dpsgd", "--epsilons", "0.5,2", "--clips", "0.1", "--seeds", "0", "--overlays", 2)
 
@@ -51,9 +52,10 @@ def test_stops_goes_on_and_leaves_everything(halfmask, recipe, tmp_path, monkeyp
     assert sheet.shape[0] > 2 * 128 and sheet.shape[1] > 4 * 96
 
     page = (out / "index.html").read_text()
-    for word in ("Take any one crop", "without reading the private part", "Optimiser: sgd", "dpsgd ε=2 C=0.1 seed 0"):
+    for word in ("Take any one crop", "without reading the private part", "Optimiser: sgd", "dpsgd-eps2-clip0.1-seed0", "truth"):
         assert word in page
-    assert page.count("data:image/png;base64,") == 2 and "http" not in page
+    # Two people: raw, what is public, the truth, and three models.
+    assert page.count("data:image/webp;base64,") == 2 * 6 and "connect-src 'none'" in page
     assert "Each certificate is for its run alone" in page
 
     again = halfmask("compare", recipe, *GRID, "--out", out, "--json")
@@ -96,3 +98,39 @@ def test_nobody_real_gets_a_run_without_noise_unasked(
     assert halfmask("compare", recipe, *data, *chosen, "--out", tmp_path / "table").code != 0
     assert ("non-private" in planned) == without_noise
     assert set(planned) >= (set(task_named("pose").methods) - {"non-private"} if methods is None else {"dpsgd"})
+
+
+def test_a_budget_that_ends_in_the_middle_is_told_in_the_table(halfmask, recipe, tmp_path, fresh_home) -> None:
+    out = tmp_path / "table"
+    grid = ("--methods", "dpsgd", "--epsilons", "9", "--seeds", "0,1", "--overlays", 0)
+    settings = [part for one in ("budget=0.3", "noise_multiplier=4", "accountant=rdp", "delta=1e-3") for part in ("--set", one)]
+    result = halfmask("compare", recipe, *grid, *settings, "--out", out)
+    assert result.code == 2 and "warning: run 2/2: dpsgd ε=9 C=0.1 seed 1 was refused: the dataset's budget is ε = 0.3" in result.err
+    assert "Not in the table: dpsgd ε=9 C=0.1 seed 1 (refused: the dataset's budget" in " ".join(result.out.split())
+    body = json.loads((out / "results.json").read_text())
+    assert len(body["runs"]) == 1 and list(body["absent"]) == ["dpsgd ε=9 C=0.1 seed 1"]
+    assert "Not in the table" in (out / "index.html").read_text()
+    nobody = halfmask("compare", recipe, *grid, *settings, "--seeds", 2, "--out", tmp_path / "other")
+    assert "none of the 1 runs came to its end; the first: the dataset's budget" in nobody.error
+
+
+def test_a_dry_run_leaves_nothing_behind(halfmask, recipe, tmp_path, fresh_home, monkeypatch, quick_accounting) -> None:
+    monkeypatch.setattr(sweep_estimate, "_measured", lambda *a: sweep_estimate.Measured(0.5, 1.0, 0.01, 0.01, 8, 2_000_000_000, 500))
+    monkeypatch.setattr("halfmask.training.sweep.do_run", lambda *a: pytest.fail("a run was started"))
+    out = tmp_path / "table"
+    grid = ("--methods", "public-only,dpsgd", "--epsilons", "2,4", "--set", "accountant=rdp", "--out", out, "--dry-run", "--workers", 2)
+    shown = halfmask("compare", recipe, *grid)
+    assert shown.code == 0 and not out.exists() and not (fresh_home / "ledgers").exists()
+    for words in ("dpsgd ε=4 C=0.1 seed 0", "2.0 GB", "together would cost ε =", "2 at once", "nothing private was opened"):
+        assert words in " ".join(shown.out.split())
+    body = json.loads(halfmask("compare", recipe, *grid, "--json").out)
+    assert [run["steps"] for run in body["runs"]] == [3, 3, 3] and body["epsilon_together"] > 4
+    assert body["runs"][1]["noise_multiplier"] > body["runs"][2]["noise_multiplier"] > 0 and body["seconds_one_after_another"] > 4
+
+
+def test_who_does_the_work_is_checked_first(halfmask, recipe, tmp_path, monkeypatch) -> None:
+    out = tmp_path / "table"
+    assert "what a run asks Ray for" in halfmask("compare", recipe, "--methods", "dpsgd", "--gpus", 1, "--out", out).error
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "pip install 'halfmask[ray]'" in halfmask("compare", recipe, "--methods", "dpsgd", "--ray", "auto", "--out", out).error
+    assert not out.exists()

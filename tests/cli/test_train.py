@@ -10,7 +10,10 @@ import yaml
 from halfmask.privacy.ledger import Ledger
 from halfmask.training import loop, running
 
-FILES = {"config.yaml", "metrics.json", "log.jsonl", "certificate.json", "certificate.md", "model.safetensors", "checkpoint"}
+FILES = {"config.yaml", "metrics.json", "log.jsonl", "certificate.json", "certificate.md", "model.safetensors", "checkpoint"} | {
+    "calibration.json",
+    "model_card.md",
+}
 
 
 def test_writes_the_run_folder_and_a_summary(trained) -> None:

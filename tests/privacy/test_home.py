@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from halfmask.errors import HalfmaskError
-from halfmask.privacy.home import home, private_folder
+from halfmask.privacy.home import home, home_path, private_folder, shut
 
 
 def mode(path: Path) -> int:
@@ -86,3 +86,13 @@ def test_a_home_that_cannot_be_made_is_one_line(where: str, tmp_path: Path, monk
     monkeypatch.setenv("HALFMASK_HOME", str(tmp_path / where))
     with pytest.raises(HalfmaskError, match=r"no such folder can be made.*set HALFMASK_HOME"):
         private_folder("ledgers")
+
+
+def test_private_storage_can_be_shut(fresh_home: Path) -> None:
+    """What is shown to others is made without it, whatever asks for it."""
+    with shut():
+        for ask in (home, lambda: private_folder("ledgers")):
+            with pytest.raises(HalfmaskError, match="private data"):
+                ask()
+        assert home_path() == fresh_home and not fresh_home.exists()
+    assert home().is_dir()

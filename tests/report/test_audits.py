@@ -101,7 +101,8 @@ def test_a_page_gathers_the_audits_of_its_folder(tmp_path: Path) -> None:
     page = write_audit(tmp_path, MECHANISM)
     text = page.read_text()
     assert text.index("Audit of the mechanism") < text.index("Audit of the view") and "data:image/png" in text
-    assert json.loads((tmp_path / "view.json").read_text()) == json.loads(json.dumps(VIEW))
+    written = json.loads((tmp_path / "view.json").read_text())
+    assert written.pop("date").startswith("20") and written == json.loads(json.dumps(VIEW))
     assert len(audit_sections(tmp_path)) > 4 and audit_sections(tmp_path / "nowhere") == []
 
 
@@ -109,3 +110,17 @@ def test_the_chart_needs_the_pose() -> None:
     chart = pose_against_identity(VIEW)
     assert chart is not None and chart.dtype == np.uint8 and (chart != 255).any()
     assert pose_against_identity(VIEW | {"rows": VIEW["rows"][:1]}) is None
+
+
+def test_a_section_opens_with_run_date_and_verdict_and_haste_has_a_banner(tmp_path: Path) -> None:
+    opening = "\n".join(audit_section(MODEL | {"run": "runs/<first>", "date": "2026-01-02"})[:2])
+    assert "runs/&lt;first&gt;, 2026-01-02: FAILED." in opening and "members and strangers were told apart" in opening
+    assert "views of drawn people" in audit_section(VIEW)[1] and "--quick" not in "".join(audit_section(VIEW))
+    hasty = audit_section(VIEW | {"quick": True})
+    assert "--quick" in hasty[1] and 'class="remark"' in hasty[1]
+
+
+def test_the_page_of_audits_is_as_wide_as_a_phone(tmp_path: Path, open_page: Any) -> None:
+    write_audit(tmp_path, VIEW | {"quick": True}, pose_against_identity(VIEW))
+    page = open_page(write_audit(tmp_path, MECHANISM), 390)
+    assert page.sideways == 0 and page.problems == []

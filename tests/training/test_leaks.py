@@ -20,11 +20,13 @@ import halfmask.training.setup as preparation
 from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import PRIVATE, Datasets
 from halfmask.privacy.certificate import Certificate
+from halfmask.report.model_card import model_card
 from halfmask.tasks.pose import PoseTask, pose_loss
 from halfmask.training.certify import certificate_of
 from halfmask.training.config import RunConfig
 from halfmask.training.loop import Trainer
 from halfmask.training.outputs import RunFolder
+from halfmask.training.parts import WATCHED
 from halfmask.training.progress import Progress
 from halfmask.training.public import PublicHalf
 from halfmask.training.running import run_training
@@ -83,7 +85,7 @@ def one_person_black(images: np.ndarray) -> np.ndarray:
     return images
 
 
-PARTLY = {"model.safetensors", "checkpoint/state.pt", "metrics.json", "log.jsonl"}
+PARTLY = {"model.safetensors", "checkpoint/state.pt", "metrics.json", "log.jsonl", "calibration.json", "model_card.md"}
 
 
 def nothing_private_leaves(config: RunConfig, folder: Path, kind: type[Trainer] = Trainer) -> bool:
@@ -98,6 +100,21 @@ def nothing_private_leaves(config: RunConfig, folder: Path, kind: type[Trainer] 
         if one.keys() != other.keys() or any(one[name] != other[name] for name in one.keys() - (noised if free else set())):
             return False
     return True
+
+
+def card_is_of_released_files(folder: Path) -> bool:
+    """The card of a private run changes with its weights, so it is held against what its other files make."""
+    return model_card(folder) == (folder / "model_card.md").read_text()
+
+
+def calibration_is_of_public_people(config: RunConfig, folder: Path) -> bool:
+    """Made again from the released weights and from public people who were set aside."""
+    task = PoseTask(config)
+    public, wanted = task.load().public, config.subspace.samples
+    assert public is not None
+    watched = public.take(np.arange(wanted, wanted + min(WATCHED, (len(public) - wanted) // 2)))
+    again = task.confidence(task.open(folder / "model.safetensors").eval(), watched)
+    return bool(again) and again == json.loads((folder / "calibration.json").read_text())
 
 
 class PrivateImages(PublicHalf):
@@ -155,3 +172,25 @@ def test_nothing_private_leaves(method: str, strategy: str, tiny_config: Build, 
 def test_the_sentinel_sees_planted_leaks(method: str, fault: type[Trainer], tiny_config: Build, tmp_path: Path, fresh_home: Path) -> None:
     config = tiny_config("model.norm=group", method=method, strategy="full")
     assert not nothing_private_leaves(config, tmp_path, fault)
+
+
+def test_card_and_calibration_follow_from_what_is_released(tiny_config: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They change with noised weights, as those do, and with nothing else; planted faults are seen."""
+    config = tiny_config("model.norm=group", method="dpsgd", strategy="full")
+    run = run_training(config, tmp_path / "run")
+    assert card_is_of_released_files(run) and calibration_is_of_public_people(config, run)
+
+    with monkeypatch.context() as patch:
+        told, wrote = PoseTask.confidence, RunFolder.save_card
+        private: list[Any] = []
+        patch.setattr(PoseTask, "confidence", lambda task, model, public, device="cpu": told(task, model, private[0], device))
+        patch.setattr(running, "certificate_of", lambda setup, *rest: private.append(setup.private) or certificate_of(setup, *rest))
+
+        def talks(folder: RunFolder) -> None:
+            wrote(folder)
+            with (folder.path / "model_card.md").open("a") as card:
+                card.write(f"{np.mean(private[0].images)}\n")
+
+        patch.setattr(RunFolder, "save_card", talks)
+        leaky = run_training(config, tmp_path / "leaky")
+    assert not card_is_of_released_files(leaky) and not calibration_is_of_public_people(config, leaky)

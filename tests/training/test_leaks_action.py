@@ -27,7 +27,7 @@ from halfmask.training.running import run_training
 pytestmark = pytest.mark.usefixtures("quick_accounting", "one_thread", "tiny_mvit")
 Clips = Callable[..., ClipRecords]
 # A mechanism stands before these: they are functions of noised steps.
-PARTLY = {"model.safetensors", "checkpoint/state.pt", "metrics.json", "log.jsonl"}
+PARTLY = {"model.safetensors", "checkpoint/state.pt", "metrics.json", "log.jsonl", "model_card.md"}
 
 
 def config_of(method: str, strategy: str, *assignments: str) -> RunConfig:

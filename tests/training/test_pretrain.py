@@ -90,11 +90,13 @@ def test_pretraining_reads_public_people_and_learns(
     assert asked[0] == ("public", 24, 0, 0)
     assert all(skip >= 24 for _, _, _, skip in asked[1:]), "judged on others than it learnt from"
     assert {path.name for path in folder.iterdir()} == {
+        "calibration.json",
         "checkpoint",
         "config.yaml",
         "log.jsonl",
         "metrics.json",
         "model.safetensors",
+        "model_card.md",
     }
     losses = [json.loads(line).get("public_loss") for line in (folder / "log.jsonl").read_text().splitlines()[1:]]
     assert losses[-1] < losses[0]

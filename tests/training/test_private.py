@@ -254,7 +254,8 @@ def test_streams_for_coins_and_noise_are_apart(tiny_config: Build, tmp_path: Pat
     real = private_half.open_stream
     monkeypatch.setattr(private_half, "open_stream", lambda *a: opened.append(a) or real(*a))
     trainer_for(tiny_config(), tmp_path / "run")
-    assert opened == [("coins", 1, 0), ("noise", 1, 0)]
+    assert [arguments[:3] for arguments in opened] == [("coins", 1, 0), ("noise", 1, 0)]
+    assert opened[0][3] and not opened[1][3:], "a key for the coins, which several processes share; the noise keeps its own to itself"
 
 
 # ---- the weight of a record in its unit ----------------------------------------------------------------------------------

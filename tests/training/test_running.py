@@ -38,6 +38,8 @@ ALLOWED = {
     "certificate.json",
     "certificate.md",
     "model.safetensors",
+    "calibration.json",
+    "model_card.md",
     "checkpoint/state.pt",
 }
 

@@ -23,7 +23,6 @@ from halfmask.training.sweep import (
     expand,
     is_done,
     optimiser_line,
-    pictured,
     plan_sweep,
     remark,
     run_state,
@@ -237,11 +236,3 @@ def test_visible_batches_cost_a_table_what_they_cost_a_run(tmp_path, fresh_home)
     visible = epsilon([SampledGaussian(2.0, 0.05, 40, visible_batches=True)], 1e-5)
     assert cost_together([run]) == pytest.approx((visible, visible), rel=1e-9)
     assert visible > 2 * epsilon([SampledGaussian(2.0, 0.05, 40)], 1e-5)
-
-
-def test_pictures_are_not_chosen_by_score(tmp_path) -> None:
-    runs = planned(tmp_path, "public-only", "dpsgd", epsilons=(0.8, 0.2, 2.0), clips=(0.1, 0.01), seeds=(4, 0))
-    assert [run.combination for run in pictured(runs)] == [
-        Combination("public-only", None, None, 4),
-        Combination("dpsgd", 2.0, 0.1, 4),
-    ]

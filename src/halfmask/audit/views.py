@@ -101,6 +101,7 @@ def audit_views(
     return {
         "audit": "view",
         "dataset": "figures",
+        "quick": effort == QUICK,
         "subjects": int(album.who.max()) + 1,
         "pictures_to_learn_from": len(album.learn),
         "pictures_to_name": len(album.test),

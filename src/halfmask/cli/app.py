@@ -22,12 +22,15 @@ from halfmask.cli import (
     compare,
     data,
     evaluate,
+    export,
     ledger,
     plan,
     predict,
     pretrain,
     recipes,
+    report,
     sanitise,
+    serve,
     train,
 )
 from halfmask.errors import HalfmaskError
@@ -69,8 +72,11 @@ app.command("plan")(plan.plan)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("predict")(predict.predict)
+app.command("export")(export.export)
 app.command("sanitise")(sanitise.sanitise)
 app.command("compare")(compare.compare)
+app.command("report")(report.report)
+app.command("serve")(serve.serve)
 app.command("pretrain")(pretrain.pretrain)
 app.add_typer(data.app, name="data")
 app.command("account")(account.account)

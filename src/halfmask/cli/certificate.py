@@ -50,3 +50,24 @@ def verify(
             say(f"{'ok    ' if one.passed else 'DIFFERS'} {one.check}: {one.found}", None if one.passed else "bold red")
     if not all(one.passed for one in findings):
         raise typer.Exit(2)
+
+
+@app.command()
+def pdf(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    out: Annotated[Path | None, typer.Option(help="The file. (default: certificate-RUN.pdf in the present folder)")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+) -> None:
+    """Write a certificate for paper: two pages, with a place to sign.
+
+    An installed Chromium prints it; where there is none, a page is written that any browser prints.
+    """
+    from halfmask.cli.console import say
+    from halfmask.report.certificate_page import write_certificate
+
+    target = out or Path(f"certificate-{run.resolve().name}.pdf")
+    for place in (target, target.with_suffix(".html")):
+        if place.exists() and not force:
+            raise HalfmaskError(f"{place} is there already: name another with --out, or add --force to write over it")
+    written, words = write_certificate(run, target)
+    say(f"certificate: {written} ({words})")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from halfmask.cli.settings import (
     OUTPUT_PANEL,
+    RUN_PANEL,
     DeviceOption,
     JsonOption,
     SetOption,
@@ -20,6 +22,10 @@ from halfmask.cli.settings import (
 )
 from halfmask.cli.tradeoff import MatchedOption, PeopleOption, measure_tradeoff, shares, show
 from halfmask.errors import HalfmaskError
+
+if TYPE_CHECKING:
+    from halfmask.training.sweep import PlannedRun
+    from halfmask.training.sweep_jobs import Crew, Outcome
 
 _GRID = "What is compared"
 
@@ -60,11 +66,49 @@ def compare(
     ] = 4,
     device: DeviceOption = None,
     threads: ThreadsOption = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Runs at the same time, each in a process of its own; --threads is then of each. (default: 1)",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Runs on a Ray cluster: its address, 'auto' for the one of this machine, 'local' to make one. All spend through the "
+            "ledger here.",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = None,
+    gpus: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="GPUs that each run asks Ray for, or a share of one. (default: 1 where there are any)", rich_help_panel=RUN_PANEL
+        ),
+    ] = None,
+    dry: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Only show every run with its noise, its steps, and how long it would take here. Opens nothing private, spends nothing.",
+            rich_help_panel=RUN_PANEL,
+        ),
+    ] = False,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="For --dry-run: how many units there are to protect. (default: what annotations say)", rich_help_panel=RUN_PANEL
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run every combination and lay the results side by side, in a table, a chart, pictures and a page.
 
-    The same command goes on where it was stopped. Methods without noise run once per seed.
+    The same command goes on where it was stopped. Methods without noise run once per seed. Exits with code 2 if a run was refused, and
+    with 1 if one failed; the others are in the table all the same.
     """
     from halfmask.cli.console import Console, TerminalProgress, note, say, say_json
     from halfmask.gradients.mechanism import METHODS
@@ -74,7 +118,8 @@ def compare(
     from halfmask.tasks.base import task_named
     from halfmask.training.config import build_config, load_recipe
     from halfmask.training.setup import pick_device
-    from halfmask.training.sweep import collect, do_run, expand, is_done, plan_sweep
+    from halfmask.training.sweep import collect, expand, is_done, plan_sweep
+    from halfmask.training.sweep_jobs import exit_code
 
     body = load_recipe(recipe) | ({} if device is None else {"device": device})
     changes = assignments or []
@@ -100,25 +145,30 @@ def compare(
         whole_numbers(seeds, "--seeds"),
     )
     planned = plan_sweep(body, grid, changes, out)
+    if dry:
+        from halfmask.cli.dry_run import dry_run
+
+        return dry_run(planned, size, workers or 1, threads, as_json)
+    crew = _crew(out, workers, ray, threads, gpus)
     try:
         with TerminalProgress() as progress:
             judged = kind(base).load_test(progress.stage)
-            for number, run in enumerate(planned, 1):
-                progress.next_run()
-                do_run(run, f"run {number}/{len(planned)}: {run.combination.label}", progress)
+        outcomes = _carry_out(planned, crew)
+        done = [run for run in planned if is_done(run.folder)]
+        if not done:
+            raise HalfmaskError(f"none of the {len(planned)} runs came to its end; the first: {outcomes[0].words}")
         found = None
         if tradeoff:
-            done = [(None, run.folder) for run in planned if is_done(run.folder)]
             place = out / "audit" if base.data.name == "figures" else None
-            found, findings = measure_tradeoff(done, place, True, people, matched=heights, device=device)
+            found, findings = measure_tradeoff([(None, run.folder) for run in done], place, True, people, matched=heights, device=device)
         note("writing the table and the page")
-        results = write_results(out, recipe, planned, collect(planned, out), judged, overlays)
+        results = write_results(out, recipe, done, collect(done, out), judged, overlays, _absent(planned, outcomes))
     except KeyboardInterrupt:
         note(f"stopped; the same command goes on where {out} stands")
         raise typer.Exit(130) from None
     if as_json:
         say_json(results)
-        return
+        raise typer.Exit(exit_code(outcomes))
     metrics = shown(name for row in results["summary"] for name in row if isinstance(row[name], dict))
     for table in method_tables(results["summary"], metrics):
         Console().print(table)
@@ -128,3 +178,39 @@ def compare(
         show(found)
         say(f"trade-off: {findings / 'index.html'}")
     say(f"page: {out / 'index.html'}")
+    raise typer.Exit(exit_code(outcomes))
+
+
+def _crew(out: Path, workers: int | None, ray: str | None, threads: int | None, gpus: float | None) -> Crew | None:
+    """Who does the work; None for this process, one run after the other."""
+    if ray is not None:
+        from halfmask.training.sweep_ray import RayCrew
+
+        return RayCrew(ray, out, workers, threads, gpus)
+    if gpus is not None:
+        raise HalfmaskError("--gpus is what a run asks Ray for: add --ray, or leave it out (with --workers, GPUs are shared out)")
+    if workers is None or workers == 1:
+        return None
+    from halfmask.training.sweep_workers import LocalWorkers
+
+    return LocalWorkers(workers, threads)
+
+
+def _carry_out(planned: Sequence[PlannedRun], crew: Crew | None) -> list[Outcome]:
+    from halfmask.cli.boards import Bars, board_for
+    from halfmask.cli.console import TerminalProgress
+    from halfmask.training.sweep_jobs import Here, carry_out
+
+    if crew is None:
+        with TerminalProgress() as progress:
+            return carry_out(planned, Here(), Bars(progress))
+    with board_for(len(planned)) as board:
+        return carry_out(planned, crew, board)
+
+
+def _absent(planned: Sequence[PlannedRun], outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """The runs that are not in the table, and why."""
+    from halfmask.training.sweep_jobs import Ending
+
+    pairs = zip(planned, outcomes, strict=True)
+    return {run.combination.label: f"{one.ending.value}: {one.words}" for run, one in pairs if one.ending is not Ending.DONE}

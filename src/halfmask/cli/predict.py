@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,41 +16,63 @@ from halfmask.cli.settings import (
     ThreadsOption,
     use_threads,
 )
-from halfmask.errors import HalfmaskError
+from halfmask.errors import HalfmaskError, unknown_name
 
 if TYPE_CHECKING:
+    from halfmask.inference.poses import PoseSeer
+    from halfmask.inference.sources import Source
     from halfmask.tasks.base import Box, Task
     from halfmask.training.runs import TrainedRun
 
-_PICTURES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff"}
-VIDEOS = {".avi", ".mp4", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg"}
 _LABELLED = "-labels"
-_PREDICTION = "Prediction"
+_ENDINGS = (".json", ".png", f"{_LABELLED}.mp4", f"{_LABELLED}.avi")
+_PREDICTION, _PEOPLE = "Prediction", "Where people are (poses)"
+# How people are found where no boxes are given.
+_WAYS = ("auto", "network", "hog", "whole")
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="The folder of a run, or a file that 'halfmask export' wrote.")],
     images: Annotated[
         list[Path],
-        typer.Argument(help="Pictures, for poses of one person each; for actions, videos; or folders of such.", metavar="FILES..."),
+        typer.Argument(
+            help="Pictures, videos, folders or patterns of such ('shots/*.jpg'), or the number of a camera. (faces: pictures; "
+            "actions: videos)",
+            metavar="FILES...",
+        ),
     ],
     out: Annotated[
         Path,
-        typer.Option(help="Folder for a .json and a .png per picture, or a .json and a video per video.", rich_help_panel=OUTPUT_PANEL),
+        typer.Option(
+            help="Folder for a .json and a .png per picture, or for the .json and the video of each video.", rich_help_panel=OUTPUT_PANEL
+        ),
     ],
     box: Annotated[
         str | None,
+        typer.Option(metavar="X,Y,W,H", help="The person's box in pixels, for every picture given.", rich_help_panel=_PEOPLE),
+    ] = None,
+    boxes: Annotated[
+        Path | None,
         typer.Option(
-            metavar="X,Y,W,H",
-            help="The person's box in pixels, for every picture given. (default: the whole picture; of faces, all that are found)",
-            rich_help_panel=_PREDICTION,
+            metavar="FILE",
+            help="Who is where: a CSV with file,x,y,w,h (a line per person), or COCO's JSON. (default: as --people says)",
+            rich_help_panel=_PEOPLE,
         ),
     ] = None,
+    people: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|network|hog|whole",
+            help="Without boxes: find people with the pose network itself, or with OpenCV's detector (quicker, finds fewer), or take each "
+            "picture for one person's crop. (auto: network for pictures, hog for films)",
+            rich_help_panel=_PEOPLE,
+        ),
+    ] = "auto",
     flip_test: Annotated[
         bool,
         typer.Option(
             "--flip-test/--no-flip-test",
-            help="Also look at the mirror image and average.",
+            help="Also look at the mirror image and average. (of an exported file: as it was exported)",
             rich_help_panel=_PREDICTION,
         ),
     ] = True,
@@ -58,49 +80,160 @@ def predict(
         float | None,
         typer.Option(
             metavar="SECONDS",
-            help="How much of a video is looked at at a time. (default: 2 seconds)",
+            help="Actions: how much of a video is looked at at a time. (default: 2 seconds)",
             rich_help_panel=_PREDICTION,
         ),
     ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Poses: stop a camera or a video after so long. (default: Ctrl-C)", rich_help_panel=_PREDICTION)
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace files of the same names in --out.", rich_help_panel=OUTPUT_PANEL)
+    ] = False,
     device: DeviceOption = None,
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find on each picture or video what the run's task looks for: the joints of the person, all faces, or what is being done when.
+    """Find on each picture or video what the run's task looks for: everybody's joints, all faces, or what is being done when.
 
-    Coordinates are pixels of the picture as it is displayed, turned by its camera's orientation tag; times of videos are in seconds.
-    Exits with code 2 if any file could not be read; the others are done all the same.
+    Coordinates are pixels of the picture as it is displayed, turned by its camera's orientation tag; times of videos are in seconds. Poses
+    are written in COCO's form, all skeletons drawn on one picture; the score of a joint is the chance that it is right. Exits with code 2
+    if any file could not be done; the others are done all the same.
     """
-    from halfmask.cli.console import fail, say, say_json
+    person = None if box is None else parse_box(box)
+    if person is not None and boxes is not None:
+        raise HalfmaskError("--box and --boxes both say where people are: give one of them")
+    if people not in _WAYS:
+        raise unknown_name("way to find people (--people)", people, _WAYS)
+    for option, value in (("--window", window), ("--seconds", seconds)):
+        if value is not None and not 0 < value < 86400:
+            raise HalfmaskError(f"{option} is {value:g}: expected a number of seconds above 0")
+    if run.suffix.lower() == ".onnx" and not run.is_dir():
+        from halfmask.inference.onnx_file import open_onnx
+
+        _predict_poses(open_onnx(run, threads), images, out, person, boxes, people, seconds, overwrite, as_json)
+        return
     from halfmask.training.runs import open_run
 
-    person = None if box is None else parse_box(box)
-    if window is not None and not 0 < window < 86400:
-        raise HalfmaskError(f"--window is {window:g}: expected a number of seconds above 0")
     use_threads(threads)
     trained = open_run(run, device)
-    kinds = kinds_of(trained.task)
-    if not kinds:
-        raise HalfmaskError(f"{run} is a run of the task '{trained.config.task}', which has nothing to say of a single picture")
-    paths = list_images(images, kinds)
-    wrong = next((path for path in paths if (path.suffix.lower() in VIDEOS) != ("video" in kinds)), None)
-    if wrong is not None and len(kinds) == 1:
-        has, wants = ("a video", "pictures") if "picture" in kinds else ("no video", f"files ending in {', '.join(sorted(VIDEOS))}")
-        raise HalfmaskError(f"{wrong} is {has}, and {run} is a run of the task '{trained.config.task}': give {wants}")
     if not all(bool(tensor.isfinite().all()) for tensor in trained.model.parameters()):
         raise HalfmaskError(f"the weights of {run} are not finite numbers: its training diverged, so it cannot predict")
+    if trained.config.task == "pose":
+        from halfmask.inference.torch_pose import pose_of_run
+
+        _predict_poses(pose_of_run(trained, flip_test), images, out, person, boxes, people, seconds, overwrite, as_json)
+        return
+    if boxes is not None:
+        raise HalfmaskError(f"--boxes says where people are, and {run} is a run of the task '{trained.config.task}': leave it out")
+    _predict_others(trained, images, out, person, flip_test, window, overwrite, as_json)
+
+
+def _predict_poses(
+    network: PoseSeer,
+    given: list[Path],
+    out: Path,
+    box: Box | None,
+    boxes: Path | None,
+    way: str,
+    seconds: float | None,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Everybody's joints, by a network that runs wherever it does: nothing here needs torch."""
+    from halfmask.cli.console import TerminalProgress, fail, note, say, say_json, warn
+    from halfmask.inference.detection import finder
+    from halfmask.inference.people_given import read_boxes
+    from halfmask.inference.predicting import ENDINGS, Watcher, predict_film, predict_picture
+    from halfmask.inference.sources import CAMERA, PICTURE, VIDEO, check_free, find_sources, output_names
+
+    sources = find_sources(given, (PICTURE, VIDEO, CAMERA))
+    films = [one for one in sources if one.kind != PICTURE]
+    if boxes is not None and films:
+        raise HalfmaskError(f"--boxes names pictures, and {films[0].path} is a {films[0].kind}: give --box, or let people be found")
+    names = output_names(sources, out, ENDINGS)
+    check_free(out, names, ENDINGS, overwrite)
+    known = None if boxes is None else read_boxes(boxes, [one.path.as_posix() for one in sources])
+    watcher = Watcher(network, known, box)
     out.mkdir(parents=True, exist_ok=True)
     done, failures = [], 0
-    for path, name in zip(paths, output_names(paths, out), strict=True):
-        film = path.suffix.lower() in VIDEOS
+    with TerminalProgress() as progress:
+        for number, (source, name) in enumerate(zip(sources, names, strict=True), 1):
+            try:
+                watcher.detector = finder(way, network, film=source.kind != PICTURE)
+                if source.kind == PICTURE:
+                    result = predict_picture(watcher, source, out, name)
+                else:
+                    result = predict_film(watcher, source, out, name, seconds, progress.stage)
+            except HalfmaskError as error:
+                fail(str(error) if str(source.path) in str(error) else f"{source.path}: {error}")
+                failures += 1
+                continue
+            finally:
+                if len(sources) > 1:
+                    progress.stage("files", number, len(sources))
+            done.append(result)
+    if as_json:
+        say_json({"predictions": done, "failed": failures})
+    else:
+        for result in done:
+            say(_told(result))
+    for caution in watcher.cautions():
+        warn(caution)
+    if watcher.tally.pictures:
+        note(watcher.tally.words())
+    _end(failures, [one.path for one in sources])
+
+
+def _told(result: dict[str, Any]) -> str:
+    if "people" not in result:
+        source = result.get("video") or f"camera {result['camera']}"
+        words = f"{result['frames']} frames, {result['people_in_a_frame']:.1f} people in each"
+        return f"{source}  →  {result['drawn']}, {result['json']}   ({words})"
+    people = result["people"]
+    words = (
+        "nobody found"
+        if not people
+        else f"{len(people)} people, mean scores {', '.join(format(one['score'], '.2f') for one in people[:5])}"
+    )
+    more = " …" if len(people) > 5 else ""
+    return f"{result['image']}  →  {result['json']}, .png   ({words.replace('1 people, mean scores', '1 person, mean score')}{more})"
+
+
+def _predict_others(
+    trained: TrainedRun,
+    given: list[Path],
+    out: Path,
+    box: Box | None,
+    flip_test: bool,
+    window: float | None,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Whatever a task says of pictures or of videos itself."""
+    from halfmask.cli.console import fail, say, say_json
+    from halfmask.inference.sources import VIDEO, check_free, find_sources, output_names
+
+    kinds = kinds_of(trained.task)
+    if not kinds:
+        raise HalfmaskError(f"{trained.folder} is a run of the task '{trained.config.task}', which has nothing to say of a single picture")
+    sources = find_sources(given, kinds)
+    wrong = next((one.path for one in sources if (one.kind == VIDEO) != ("video" in kinds)), None)
+    if wrong is not None and len(kinds) == 1:
+        has, wants = ("a video", "pictures") if "picture" in kinds else ("no video", "videos, such as .mp4 or .avi files")
+        raise HalfmaskError(f"{wrong} is {has}, and {trained.folder} is a run of the task '{trained.config.task}': give {wants}")
+    names = output_names(sources, out, _ENDINGS)
+    check_free(out, names, _ENDINGS, overwrite)
+    out.mkdir(parents=True, exist_ok=True)
+    done, failures = [], 0
+    for source, name in zip(sources, names, strict=True):
+        film = source.kind == VIDEO
         try:
             if film:
-                result, drawn = predict_video(trained, path, window, out, name)
+                result, drawn = predict_video(trained, source, window, out, name)
             else:
-                result, drawn = (
-                    predict_one(trained, path, person, flip_test, out / f"{name}.json", out / f"{name}.png"),
-                    out / f"{name}.png",
-                )
+                drawn = out / f"{name}.png"
+                result = predict_one(trained, source.path, box, flip_test, out / f"{name}.json", drawn)
         except HalfmaskError as error:
             fail(str(error))
             failures += 1
@@ -109,12 +242,20 @@ def predict(
         if not as_json:
             words = trained.task.summary(result)
             beside = f", {drawn.name}" if film else ", .png"
-            say(f"{path}  →  {out / name}.json{beside}" + (f"   ({words})" if words else ""))
+            say(f"{source.path}  →  {out / name}.json{beside}" + (f"   ({words})" if words else ""))
     if as_json:
         say_json({"predictions": done, "failed": failures})
+    _end(failures, [one.path for one in sources])
+
+
+def _end(failures: int, paths: list[Path]) -> None:
+    """Exit with code 2 if anything could not be done."""
+    from halfmask.cli.console import fail
+    from halfmask.inference.sources import VIDEOS
+
     if failures:
         what = "videos" if all(path.suffix.lower() in VIDEOS for path in paths) else "pictures"
-        fail(f"{failures} of {len(paths)} {what} could not be read")
+        fail(f"{failures} of {len(paths)} {what} could not be done")
         raise typer.Exit(2)
 
 
@@ -142,21 +283,21 @@ def predict_one(trained: TrainedRun, path: Path, box: Box | None, flip_test: boo
     return result
 
 
-def predict_video(trained: TrainedRun, path: Path, window: float | None, out: Path, name: str) -> tuple[dict[str, Any], Path]:
+def predict_video(trained: TrainedRun, source: Source, window: float | None, out: Path, name: str) -> tuple[dict[str, Any], Path]:
     """Predict over a video, and write what was found when, and the video with it drawn on it; returns the first and where the second is."""
     import torch
 
     from halfmask.cli.console import TerminalProgress
     from halfmask.data.footage import Footage, write_video
 
-    footage = Footage(path)
+    footage = Footage(source.path)
     with TerminalProgress() as progress, torch.no_grad():
         if footage.assumed:
-            progress.warn(f"{path} does not say how many frames it has a second: taken to be {footage.fps:g}")
+            progress.warn(f"{source.path} does not say how many frames it has a second: taken to be {footage.fps:g}")
         found, frames = trained.task.predict_video(trained.model, footage, footage.fps, trained.device, window, progress.stage)
-        result = {"video": str(path)} | found
+        result = {"video": str(source.path)} | found
         if found.get("frames", footage.expected) < 0.9 * footage.expected:
-            progress.warn(f"{path} breaks off after {found['frames']} of {footage.expected} frames: only those are labelled")
+            progress.warn(f"{source.path} breaks off after {found['frames']} of {footage.expected} frames: only those are labelled")
 
         def watched() -> Iterator[Any]:
             for number, frame in enumerate(frames, 1):
@@ -177,35 +318,3 @@ def parse_box(text: str) -> Box:
     if not (width > 0 and height > 0 and max(map(abs, (x, y, width, height))) < 1e6):
         raise HalfmaskError(f"--box is '{text}': expected a width and a height above 0, in pixels")
     return x, y, width, height
-
-
-def list_images(given: list[Path], kinds: Sequence[str] = ("picture",)) -> list[Path]:
-    """The files meant, each once: files as they stand, and all pictures of a folder, or all its videos where those are wanted."""
-    suffixes = sorted((_PICTURES if "picture" in kinds else set()) | (VIDEOS if "video" in kinds else set()))
-    found: list[Path] = []
-    for path in given:
-        if path.is_dir():
-            inside = sorted(one for one in path.iterdir() if one.suffix.lower() in suffixes and one.is_file())
-            if not inside:
-                what = " or ".join(f"{kind}s" for kind in kinds)
-                raise HalfmaskError(f"{path} holds no {what}: expected files ending in {', '.join(suffixes)}")
-            found += inside
-        else:
-            found.append(path)
-    return list(dict.fromkeys(found))
-
-
-def output_names(paths: list[Path], out: Path) -> list[str]:
-    """A name for each file's results: its stem, numbered where it is taken or a picture or video would be lost."""
-    originals = {path.resolve() for path in paths}
-    endings = (".png", f"{_LABELLED}.mp4", f"{_LABELLED}.avi")
-    taken: set[str] = set()
-    names = []
-    for path in paths:
-        name, number = path.stem, 2
-        # Some file systems do not tell A from a.
-        while name.casefold() in taken or any((out / f"{name}{ending}").resolve() in originals for ending in endings):
-            name, number = f"{path.stem}-{number}", number + 1
-        taken.add(name.casefold())
-        names.append(name)
-    return names

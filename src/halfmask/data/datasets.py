@@ -152,6 +152,20 @@ def load_public(config: DataConfig, size: tuple[int, int], report: Report | None
     return parts["public"], parts.get("tuning")
 
 
+def count_private(config: DataConfig, unit: str) -> int:
+    """How many private units a folder's annotations tell of: no image is opened, so that nobody who cannot be read is missed."""
+    annotated = read_annotations(find_folder(config.name), config.format, tuple(config.annotations))
+    part = divide(annotated, config.splits).get("private")
+    if part is None or not part.people:
+        raise HalfmaskError(f"'{config.name}' has no record with split 'private': there is nobody to learn from. {_splits_hint(config)}")
+    if unit == "crop":
+        return len(part.people)
+    ids = {person.image_id if unit == "image" else person.subject for person in part.people}
+    if None in ids:
+        raise HalfmaskError(f"the unit '{unit}' needs {unit} ids and this dataset has none: add them, or protect an 'image'")
+    return len(ids)
+
+
 def _load_parts(
     config: DataConfig, size: tuple[int, int], only: tuple[str, ...], report: Report | None, shard: Shard | None = None
 ) -> tuple[dict[str, PoseRecords], dict[str, dict[str, int]]]:

@@ -69,6 +69,34 @@ class Footage:
         return HalfmaskError(f"{self.path} cannot be read as a video: the file is corrupt, empty or of another format")
 
 
+class Camera:
+    """The frames of a camera, as they come, until whoever looks stops.
+
+    Attributes:
+        fps: frames a second, as the camera says.
+        expected: 0: nobody knows how many there will be.
+    """
+
+    expected = 0
+
+    def __init__(self, number: int):
+        self._capture = cv2.VideoCapture(number)
+        if not self._capture.isOpened():
+            raise HalfmaskError(f"there is no camera {number}, or it is in use: expected the number of one, from 0")
+        said = float(self._capture.get(cv2.CAP_PROP_FPS))
+        self.fps = said if math.isfinite(said) and 0 < said <= _FASTEST else USUAL_FPS
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        try:
+            while True:
+                whole, frame = self._capture.read()
+                if not whole:
+                    return
+                yield cv2.cvtColor(frame, cv2.COLOR_BGR2RGB)
+        finally:
+            self._capture.release()
+
+
 def write_video(stem: Path, frames: Iterable[np.ndarray], fps: float) -> Path:
     """Write frames of one even size as a video beside `stem`; returns the file: .mp4 where OpenCV can write it, else .avi.
 

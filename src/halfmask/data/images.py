@@ -44,7 +44,11 @@ def read_image(path: Path) -> np.ndarray:
     """An image file as RGB bytes, turned the way its camera says it was held."""
     if not path.is_file():
         raise HalfmaskError(f"no image at {path}: check the path")
-    data = path.read_bytes()
+    return decode_image(path.read_bytes(), str(path))
+
+
+def decode_image(data: bytes, name: str) -> np.ndarray:
+    """The same of a file's bytes; `name` is what an error calls them."""
     try:
         # OpenCV 4 fills what a JPEG lacks with grey: half a person would pass for a whole one.
         whole = data and not _is_jpeg_cut_short(data)
@@ -52,7 +56,7 @@ def read_image(path: Path) -> np.ndarray:
     except cv2.error:
         pixels = None
     if pixels is None:
-        raise HalfmaskError(f"{path} cannot be read as an image: the file is corrupt, empty or of another format")
+        raise HalfmaskError(f"{name} cannot be read as an image: the file is corrupt, empty or of another format")
     return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)
 
 

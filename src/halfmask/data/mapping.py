@@ -7,11 +7,15 @@ otherwise. Derived joints are good enough to learn from, and are never scored: n
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from halfmask.data.pose_records import PoseRecords
 from halfmask.data.skeleton import Skeleton, full_name
+
+if TYPE_CHECKING:
+    # Records are made of torch's tensors, and joints are mapped where there is no torch too.
+    from halfmask.data.pose_records import PoseRecords
 
 # Two datasets' words for one point of the body.
 _SAME_POINT = {"neck": "upper_neck"}

@@ -42,10 +42,11 @@ class Shard:
         if self.by_subject and not all(subjects):
             raise HalfmaskError("--shard-private divides a dataset by subject here, and some records have no subject: add their ids")
         names = subjects if self.by_subject else images
-        found = np.array([place for place, name in enumerate(names) if record_id("share", name) % self.size == self.rank], np.int64)
-        if not len(found):
-            raise HalfmaskError(f"process {self.rank} of {self.size} has no private record to open: start fewer processes")
-        return found
+        # In turn, so that all have as much to do; whose turn it is decides where somebody is worked on, and nothing else.
+        turns = {name: turn for turn, name in enumerate(sorted(set(names), key=lambda name: record_id("share", name)))}
+        if len(turns) < self.size:
+            raise HalfmaskError(f"{self.size} processes are to open {len(turns)} private units, one at least each: start fewer")
+        return np.array([place for place, name in enumerate(names) if turns[name] % self.size == self.rank], np.int64)
 
 
 def placed(records: _Kind, sources: Sequence[int], of_records: np.ndarray, mine: np.ndarray) -> _Kind:

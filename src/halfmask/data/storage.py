@@ -35,6 +35,7 @@ _HOLDS = {
     "audits": "what audits found about single people",
     "ledgers": "what was spent on each dataset, and keyed hashes of whom on",
     "locks": "which run folders are being worked on: empty files",
+    "logs": "what libraries printed while workers of a sweep were at work",
     "key": "the secret that ledgers and hashes are keyed with",
 }
 _KEPT = {
@@ -43,7 +44,7 @@ _KEPT = {
     "key": "without it no ledger can be checked and nobody is recognised again",
     "other": "it is not known what they are",
 }
-_FOLDERS = ("audits", "ledgers", "locks")
+_FOLDERS = ("audits", "ledgers", "locks", "logs")
 # Results, not copies: only their holder can say that they are no longer wanted.
 _ONLY_BY_NAME = ("audits",)
 

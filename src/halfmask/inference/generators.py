@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,11 @@ import torch
 from halfmask.data.mapping import map_joints
 from halfmask.data.skeleton import MPII, skeleton_with
 from halfmask.errors import HalfmaskError
+from halfmask.inference.finished import certificate_of_finished
 from halfmask.inference.manifest import promises
 from halfmask.models.posegan import PoseGAN
-from halfmask.privacy.verification import verify_certificate
 from halfmask.tasks.generate import GenerateTask
-from halfmask.training.runs import open_run, read_json
-
-CERTIFICATE = ("certificate.json", "certificate.md")
+from halfmask.training.runs import open_run
 
 
 @dataclass(frozen=True)
@@ -70,38 +67,12 @@ def open_generator(folder: Path, device: str | None = None) -> PersonGenerator:
     if not all(bool(tensor.isfinite().all()) for tensor in weights):
         raise HalfmaskError(f"the weights of {folder} are not finite numbers: its training diverged, so it cannot draw anybody")
     skeleton_with(trained.model.joints)
-    events = _events(folder)
-    # Pre-training on public people writes no noise down, and no certificate.
-    private = any("noise_multiplier" in event for event in events)
-    stopped = next((bool(event.get("interrupted")) for event in reversed(events) if event.get("event") == "end"), private)
-    certificate = read_json(folder / CERTIFICATE[0])
-    if stopped or (private and certificate is None):
-        raise HalfmaskError(
-            f"{folder} is unfinished: its training was stopped, diverged, or is going on. Finish it with 'halfmask train --resume --out "
-            f"{folder}', or give a finished run"
-        )
+    certificate = certificate_of_finished(folder)
     cautions = []
     if certificate is None:
         cautions.append(
             f"the run '{folder.name}' has no certificate: nothing is promised to the people it was trained with, unless all are public"
         )
-    else:
-        wrong = next(
-            (check.found for check in verify_certificate(folder / "model.safetensors", folder / CERTIFICATE[0], True) if not check.passed),
-            None,
-        )
-        if wrong:
-            raise HalfmaskError(
-                f"the certificate of {folder} is about other weights than those beside it ({wrong}): restore both from one run"
-            )
-        if not promises(certificate):
-            cautions.append(f"the certificate of '{folder.name}' promises nothing to the people it was trained with (ε is infinite)")
+    elif not promises(certificate):
+        cautions.append(f"the certificate of '{folder.name}' promises nothing to the people it was trained with (ε is infinite)")
     return PersonGenerator(folder, trained.task, trained.model, certificate, tuple(cautions))
-
-
-def _events(folder: Path) -> list[dict[str, Any]]:
-    path = folder / "log.jsonl"
-    try:
-        return [json.loads(line) for line in path.read_text().splitlines() if line] if path.is_file() else []
-    except ValueError:
-        raise HalfmaskError(f"{path} cannot be read as a log: expected the file that 'halfmask train' wrote") from None

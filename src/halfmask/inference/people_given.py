@@ -79,7 +79,7 @@ def with_poses(people: Given, poses: Given | None) -> list[np.ndarray | None]:
     found: list[np.ndarray | None] = [None] * len(people.boxes)
     if poses is None:
         return found
-    pairs = [(_shared(box, other), i, j) for i, box in enumerate(people.boxes) for j, other in enumerate(poses.boxes)]
+    pairs = [(overlap(box, other), i, j) for i, box in enumerate(people.boxes) for j, other in enumerate(poses.boxes)]
     taken: set[int] = set()
     for shared, i, j in sorted(pairs, key=lambda pair: (-pair[0], pair[1], pair[2])):
         if shared >= _SAME_PERSON and found[i] is None and j not in taken:
@@ -256,7 +256,7 @@ def _box(values: Any, where: str) -> Box:
     return float(box[0]), float(box[1]), float(box[2]), float(box[3])
 
 
-def _shared(one: Box, other: Box) -> float:
+def overlap(one: Box, other: Box) -> float:
     """What two boxes both cover, as a share of what either does."""
     across, down = (max(0.0, min(one[a] + one[a + 2], other[a] + other[a + 2]) - max(one[a], other[a])) for a in (0, 1))
     both = across * down

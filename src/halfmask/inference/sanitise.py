@@ -20,7 +20,8 @@ import numpy as np
 from halfmask.data.picture_poses import EMBEDDED, PoseNetwork
 from halfmask.data.picture_poses import pose_network as open_pose_network
 from halfmask.errors import HalfmaskError, unknown_name
-from halfmask.inference.generators import CERTIFICATE, PersonGenerator, open_generator
+from halfmask.inference.finished import CERTIFICATE
+from halfmask.inference.generators import PersonGenerator, open_generator
 from halfmask.inference.manifest import MANIFEST, Done, Drawn, Manifest, header
 from halfmask.inference.originals import Original, check_target, find_originals
 from halfmask.inference.people_given import Given, read_boxes, read_poses, with_poses

@@ -139,7 +139,7 @@ class HyperFace(nn.Module):
 
     def _shaped(self, name: str, value: Tensor) -> Tensor:
         if name == "landmarks":
-            return value.view(len(value), self.landmarks, 2)
+            return value.view(value.shape[0], self.landmarks, 2)
         return value[:, 0] if name in ("detection", "attribute") else value
 
 

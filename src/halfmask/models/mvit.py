@@ -63,7 +63,7 @@ class ClassToken(nn.Module):
         self.class_token = nn.Parameter(torch.zeros(width))
 
     def forward(self, tokens: Tensor) -> Tensor:  # noqa: D102
-        return torch.cat([self.class_token.expand(len(tokens), 1, -1), tokens], 1)
+        return torch.cat([self.class_token.expand(tokens.shape[0], 1, -1), tokens], 1)
 
     def record_gradients(self, inputs: Tensor, output_gradient: Tensor, records: int) -> dict[str, Tensor]:
         """That of the first token of each record."""
@@ -103,7 +103,7 @@ class Block(nn.Module):
     def _skip(self, x: Tensor, present: Tensor | None, after: Tensor | None) -> Tensor:
         if self.stride == (1, 1, 1):
             return x
-        token, rest = x[:, :1], x[:, 1:].transpose(1, 2).reshape(len(x), x.shape[2], *self.grid)
+        token, rest = x[:, :1], x[:, 1:].transpose(1, 2).reshape(x.shape[0], x.shape[2], *self.grid)
         if present is not None:
             rest = rest.masked_fill(~present[:, None], -torch.inf)
         rest = F.max_pool3d(rest, self.skip_kernel, self.stride, centred(self.skip_kernel))
@@ -181,7 +181,7 @@ class MViT(nn.Module):
         x, there = features[..., :-1], features[:, 1:, -1]
         last = self.blocks[-LAST_BLOCKS]
         assert isinstance(last, Block)
-        present = there.reshape(len(x), *last.grid) > 0.5
+        present = there.reshape(x.shape[0], *last.grid) > 0.5
         *others, final = self.blocks[-LAST_BLOCKS:]
         for block in others:
             x, present = block(x, present)

@@ -157,7 +157,7 @@ class Attention(nn.Module):
 
     def of_class(self, x: Tensor, present: Tensor | None) -> Tensor:
         """The class token's output alone, N×1×outputs: exactly the first of `forward`, which has no position and is not pooled."""
-        records = len(x)
+        records = x.shape[0]
         weights, biases = self.qkv.weight.chunk(3), self.qkv.bias.chunk(3)
         q, k, v = (
             F.linear(part, weight, bias).view(records, -1, self.heads, self.width).transpose(1, 2)
@@ -177,12 +177,12 @@ class Attention(nn.Module):
 
     def _relative(self, q: Tensor) -> Tensor:
         grid = self.query_grid
-        queries = q[:, :, 1:].reshape(len(q), self.heads, *grid, self.width)
+        queries = q[:, :, 1:].reshape(q.shape[0], self.heads, *grid, self.width)
         tables = (self.rel_pos_t, self.rel_pos_h, self.rel_pos_w)
         frames, rows, columns = (distance.rows(table) for distance, table in zip(self._distances(), tables, strict=True))
         by_frame, by_row, by_column = self.offsets(queries, frames, rows, columns).split(list(self.key_grid), -1)
         scores = by_frame[..., :, None, None] + by_row[..., None, :, None] + by_column[..., None, None, :]
-        return scores.reshape(len(q), self.heads, grid.total, self.key_grid.total)
+        return scores.reshape(q.shape[0], self.heads, grid.total, self.key_grid.total)
 
     def _distances(self) -> list[Distances]:
         return [module for module in self.distances if isinstance(module, Distances)]

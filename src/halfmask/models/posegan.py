@@ -210,7 +210,7 @@ class Generator(nn.Module):
         """
         if (
             z.shape[1:] != (self.latent,)
-            or heatmaps.shape[:2] != (len(z), self.joints)
+            or heatmaps.shape[:2] != (z.shape[0], self.joints)
             or any(n % 2**_HALVINGS for n in heatmaps.shape[2:])
         ):
             raise HalfmaskError(

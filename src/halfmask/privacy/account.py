@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from halfmask.errors import HalfmaskError
+from halfmask.errors import OverBudget
 from halfmask.privacy import relations
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.fingerprints import Fingerprints
@@ -161,7 +161,7 @@ class Account:
             return epsilon_left(committed, plan, *budget)
         needed = total_epsilon([plan], budget[1], Adjacency(plan.adjacency), accountant)
         if needed > budget[0]:
-            raise HalfmaskError(
+            raise OverBudget(
                 f"the dataset's budget is ε = {budget[0]:g} at δ = {budget[1]:g}, and this run alone would cost {needed:.4g}: "
                 f"lower --epsilon, "
                 "or take fewer epochs"

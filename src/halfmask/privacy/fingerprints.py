@@ -26,6 +26,7 @@ from filelock import FileLock
 
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.alignment import same_pictures
+from halfmask.privacy.guest import host
 from halfmask.privacy.home import home
 from halfmask.privacy.sketches import THUMBNAIL, WORDS, Sketches, sketch
 
@@ -42,20 +43,14 @@ _FEWEST_POINTS = 6
 _FEWEST_ANNOTATIONS, _ANNOTATION_SHARE = 2, 0.05
 
 
-# The key of another machine, whose account the records of this process are entered into.
-_lent: bytes | None = None
-
-
-def lend_key(secret: bytes) -> None:
-    """Have this process make fingerprints for another machine, under that machine's key; it is kept in memory alone."""
-    global _lent
-    _lent = secret
-
-
 def key() -> bytes:
-    """This machine's secret key, made on first use. Without it a fingerprint says nothing about a record."""
-    if _lent is not None:
-        return _lent
+    """This home's secret key, made on first use. Without it a fingerprint says nothing about a record.
+
+    A guest of another home has that one's, in memory alone: by a key of its own it would name the same people differently.
+    """
+    visited = host()
+    if visited is not None:
+        return visited.key
     path = home() / "fingerprint.key"
     if not path.exists():
         # Written beside its place and linked there whole: a reader never sees a key that is not all there.

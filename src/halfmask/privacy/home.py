@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 import platformdirs
+from filelock import FileLock, Timeout
 
 from halfmask.errors import HalfmaskError
 
@@ -14,10 +19,29 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 # A disk that is full or read-only is told of where all writes are.
 _NOT_A_FOLDER = (FileExistsError, NotADirectoryError, FileNotFoundError)
 
+_SHUT: ContextVar[bool] = ContextVar("private storage is shut", default=False)
+
+
+@contextmanager
+def shut() -> Iterator[None]:
+    """Within, private storage cannot be had: for work whose results are shown to whoever asks, so that none of it can get among them."""
+    before = _SHUT.set(True)
+    try:
+        yield
+    finally:
+        _SHUT.reset(before)
+
+
+def home_path() -> Path:
+    """Where `home` is, or would be: for whoever must keep away from it. Nothing is made."""
+    return Path(os.environ.get("HALFMASK_HOME") or platformdirs.user_data_dir("halfmask"))
+
 
 def home() -> Path:
     """`$HALFMASK_HOME`, or a folder of the user's data directory; readable by its owner alone."""
-    path = Path(os.environ.get("HALFMASK_HOME") or platformdirs.user_data_dir("halfmask"))
+    path = home_path()
+    if _SHUT.get():
+        raise HalfmaskError(f"{path} holds private data, which nothing that is shown to others is made of: ask on the command line")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except _NOT_A_FOLDER as error:
@@ -31,6 +55,20 @@ def private_folder(*parts: str) -> Path:
     for part in parts:
         path = _closed(path / part)
     return path
+
+
+def folder_lock(folder: Path) -> FileLock:
+    """Keeps every other process off a run's folder until it is released; refused where one is at work on it.
+
+    It lies here: a run folder holds what is released, and nothing else.
+    """
+    name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:24]
+    lock = FileLock(private_folder("locks") / f"{name}.lock", timeout=0, mode=0o600, thread_local=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise HalfmaskError(f"another process is at work on {folder}: wait for it, or stop it first") from None
+    return lock
 
 
 def _closed(path: Path) -> Path:

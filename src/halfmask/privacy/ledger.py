@@ -28,7 +28,9 @@ from halfmask import __version__
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.fingerprints import key
+from halfmask.privacy.guest import refuse_guests
 from halfmask.privacy.home import private_folder
+from halfmask.privacy.locking import check_locks
 from halfmask.privacy.spends import Spend, total_epsilon
 
 _FIRST_HASH = "0" * 64
@@ -40,6 +42,7 @@ class Ledger:
     """The lines of one dataset."""
 
     def __init__(self, dataset: str, folder: Path | None = None):
+        refuse_guests()
         self.dataset = dataset
         self.folder = folder or private_folder("ledgers")
         self.path = self.folder / f"{dataset}.jsonl"
@@ -192,12 +195,14 @@ class Ledger:
 
 def ledger_names(folder: Path | None = None) -> list[str]:
     """The datasets that have, or had, a ledger here: by their files, their records, and the index."""
+    refuse_guests()
     folder = folder or private_folder("ledgers")
     found = {path.stem for pattern in ("*.jsonl", "*.records") for path in folder.glob(pattern)}
     return sorted(found | _read_index(folder, key()).keys())
 
 
 def _lock(folder: Path) -> FileLock:
+    check_locks(folder)
     # One for all ledgers of a home: related datasets are found, judged and written to as one.
     return FileLock(folder / "lock", mode=0o600, is_singleton=True)
 
@@ -219,7 +224,11 @@ def _write_all(descriptor: int, data: bytes, place: int, path: Path) -> None:
 def _read_index(folder: Path, secret: bytes) -> dict[str, Any]:
     path = folder / _INDEX
     if not path.exists():
-        if any(body.count(b"\n") > 1 for body in (one.read_bytes() for one in folder.glob("*.jsonl"))):
+        lines = any(body.count(b"\n") > 1 for body in (one.read_bytes() for one in folder.glob("*.jsonl")))
+        if lines and path.exists():
+            # The home's first writer came between.
+            return _read_index(folder, secret)
+        if lines:
             raise HalfmaskError(f"the ledger index {path} is missing, so it was changed or cut: {_UNKNOWN}")
         return {}
     try:

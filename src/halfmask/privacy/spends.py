@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from halfmask.errors import HalfmaskError
+from halfmask.errors import OverBudget
 from halfmask.privacy.accounting import SampledGaussian, epsilon
 from halfmask.privacy.adjacency import Adjacency
 
@@ -139,15 +139,15 @@ def epsilon_left(committed: Sequence[Spend], planned: Spend, budget: float, delt
     bound = f"the dataset's budget is ε = {budget:g} at δ = {delta:g}"
     cause = no_bound([planned])
     if cause:
-        raise HalfmaskError(f"{bound}, and this run has no bound (ε = ∞): {planned.unbounded}. Only runs with a bound can be made here")
+        raise OverBudget(f"{bound}, and this run has no bound (ε = ∞): {planned.unbounded}. Only runs with a bound can be made here")
     if adjacency is Adjacency.REPLACE_ONE:
-        raise HalfmaskError(
+        raise OverBudget(
             f"{bound}, other runs were made on it, it or this run is about replace-one, and a budget over several runs is enforced with "
             "RDP, which has no bound for that: use --adjacency zero-out, and if the budget itself was set for replace-one, put another in "
             "its place with 'halfmask ledger raise-budget'"
         )
     if planned.visible_batches:
-        raise HalfmaskError(
+        raise OverBudget(
             f"{bound}, other runs were made on it, and a budget over several runs cannot be enforced where public and private batches are "
             "shared: set public.shared_batch to false"
         )
@@ -156,12 +156,12 @@ def epsilon_left(committed: Sequence[Spend], planned: Spend, budget: float, delt
     if needed > budget:
         cause = no_bound([*committed, planned])
         if cause:
-            raise HalfmaskError(
+            raise OverBudget(
                 f"{bound}, and nothing more can be spent within it: {cause}. What has no bound stays so; a budget can only be "
                 f"kept on people "
                 "who have not been read that way"
             )
-        raise HalfmaskError(
+        raise OverBudget(
             f"{bound}, of it {spent:.4g} is spent or reserved, and this run would bring it to {needed:.4g} (RDP filter): lower "
             f"--epsilon, or "
             "take fewer epochs"

@@ -5,20 +5,20 @@ What an audit found on private people is not for release. Its section says so on
 
 from __future__ import annotations
 
-import base64
 import html
 import json
 import os
-from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
 
 from halfmask.report import canvas
 from halfmask.report.audit_tables import Body, summary, word
+from halfmask.report.markup import document, image, style, table
 from halfmask.report.overlay import save_png
-from halfmask.report.style import STYLE
 from halfmask.report.tradeoff_tables import html_sections
+from halfmask.report.verdicts import QUICK, verdict
 
 _TITLES = {
     "mechanism": "Audit of the mechanism",
@@ -31,6 +31,14 @@ _TITLES = {
     "view": "Audit of the view: what does ψ give away?",
     "tradeoff": "Utility against identity: what is left of what people do, and of who they are?",
 }
+# What an audit is about that is not about a run.
+_UNNAMED = {
+    "mechanism": "the mechanism, with canaries",
+    "masks": "a recipe, with clips of noise",
+    "inversion": "one step on drawn people",
+    "view": "views of drawn people",
+    "tradeoff": "pictures that hide people",
+}
 # Beside the drawing of a trade-off: the same people, hidden in every way.
 PEOPLE_SHEET = "tradeoff-people.png"
 # What a generator draws beside the training pictures that are nearest: of drawn people alone.
@@ -38,18 +46,18 @@ NEAREST_SHEET = "tradeoff-nearest.png"
 
 
 def write_audit(folder: Path, body: Body, picture: np.ndarray | None = None) -> Path:
-    """Write an audit's file and picture, and the page of all audits in the folder; returns the page."""
+    """Write an audit's file, with the date, and its picture, and the page of all audits in the folder; returns the page."""
     folder.mkdir(parents=True, exist_ok=True)
+    body = {"date": datetime.now(timezone.utc).isoformat(timespec="seconds")} | dict(body)
     path = folder / f"{body['audit']}.json"
     _replace(path, json.dumps(body, indent=2, ensure_ascii=False, allow_nan=False) + "\n", bool(body.get("not_for_release")))
     if picture is not None:
         save_png(path.with_suffix(".png"), picture)
     page = folder / "index.html"
     sections = audit_sections(folder, whole=True)
-    head = f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Audits</title><style>{STYLE}</style></head><body>'
     # The page shows every audit of the folder, so it is as private as the most private of them.
     secret = len(sections) > len(audit_sections(folder))
-    _replace(page, "\n".join([head, "<h1>Audits</h1>", *sections, "</body></html>"]) + "\n", secret)
+    _replace(page, document("Audits", style(), "\n".join(["<main><h1>Audits</h1>", *sections, "</main>"])), secret)
     return page
 
 
@@ -82,29 +90,35 @@ def audit_sections(folder: Path, whole: bool = False) -> list[str]:
 
 def audit_section(body: Body, picture: Path | None = None) -> list[str]:
     """One audit: what was found, how sure that is, and what it cannot see."""
-    parts = [f"<h2>{html.escape(_TITLES[body['audit']])}</h2>"]
+    parts = [f"<h2>{html.escape(_TITLES[body['audit']])}</h2>", *_opening(body)]
     if body.get("not_for_release"):
         parts.append(f'<p class="remark"><strong>Not for release:</strong> {html.escape(body["not_for_release"])}.</p>')
     found = summary(body)
-    parts += [f"<p>{html.escape(' '.join(found.lines))}</p>", table(found.head, found.rows)]
+    parts += [f"<p>{html.escape(' '.join(found.lines))}</p>", table(found.head, found.rows, _TITLES[body["audit"]], words=True)]
     parts += [f'<p class="remark"><strong>FAIL</strong> {html.escape(line)}</p>' for line in found.failures]
     if body["audit"] == "mechanism":
         parts += _every_check(body)
     if picture is not None and picture.is_file():
-        data = base64.b64encode(picture.read_bytes()).decode()
-        parts.append(f'<img alt="{html.escape(_TITLES[body["audit"]])}" src="data:image/png;base64,{data}">')
+        parts.append(image(picture.read_bytes(), _TITLES[body["audit"]]))
     if body["audit"] == "tradeoff":
         parts += html_sections(body)
         sheets = {PEOPLE_SHEET: "The same people in every way", NEAREST_SHEET: "Generated, and the training picture that is nearest"}
         for name, title in sheets.items():
             sheet = None if picture is None else picture.with_name(name)
             if sheet is not None and sheet.is_file():
-                data = base64.b64encode(sheet.read_bytes()).decode()
-                parts.append(f'<h3>{title}</h3><img alt="{title}" src="data:image/png;base64,{data}">')
+                parts.append(f"<h3>{title}</h3>{image(sheet.read_bytes(), title)}")
     parts.append(f'<p class="small">How sure: {html.escape(body["confidence"])}. Seed {body["seed"]}.</p>')
     parts.append("<details><summary>What it cannot see</summary><ul>")
     parts += [f"<li>{html.escape(line)}</li>" for line in body["cannot_see"]]
     return [*parts, "</ul></details>"]
+
+
+def _opening(body: Body) -> list[str]:
+    """What was audited, when, and the one-line verdict, before anything else; and a banner where it was done in a hurry."""
+    found = verdict(body)
+    run, date = found.run or _UNNAMED.get(found.audit, "a run that is not named"), found.date or "on a day that is not known"
+    banner = [f'<p class="remark" role="note"><strong>{html.escape(QUICK)}</strong></p>'] if found.quick else []
+    return [*banner, f'<p class="promise"><strong>{html.escape(f"{run}, {date}: {found.word}.")}</strong> {html.escape(found.line)}.</p>']
 
 
 def _every_check(body: Body) -> list[str]:
@@ -118,17 +132,10 @@ def _every_check(body: Body) -> list[str]:
         rows += [(c["check"], f"{c['found']} (expected {c['expected']})", word(c)) for c in method["checks"]]
         parts += [
             f"<details><summary>{html.escape(method['method'])}: every attack and check</summary>",
-            table(("check", "found", "result"), rows),
+            table(("check", "found", "result"), rows, words=True),
             "</details>",
         ]
     return parts
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A plain table."""
-    top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-    lines = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows]
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{''.join(f'<tr>{line}</tr>' for line in lines)}</tbody></table>"
 
 
 def pose_against_identity(body: Body) -> np.ndarray | None:

@@ -21,7 +21,13 @@ _SIDE_COLOURS = {"right": RIGHT, "left": LEFT, "middle": TRUNK}
 
 
 def draw_skeleton(
-    image_rgb_uint8: np.ndarray, joints: np.ndarray, labelled: np.ndarray | None = None, *, scale: float = 1, skeleton: Skeleton = MPII
+    image_rgb_uint8: np.ndarray,
+    joints: np.ndarray,
+    labelled: np.ndarray | None = None,
+    *,
+    scale: float = 1,
+    skeleton: Skeleton = MPII,
+    thickness: int | None = None,
 ) -> np.ndarray:
     """Draw a pose over an image, leaving the image itself unchanged.
 
@@ -31,6 +37,7 @@ def draw_skeleton(
         labelled: Which of the joints to draw; all of them when not given.
         scale: Enlarges the picture before drawing, so that lines stay fine on small images.
         skeleton: What the joints are.
+        thickness: Of lines, in pixels; by default for a person who fills the picture.
     """
     _check_image(image_rgb_uint8, "the image under a skeleton")
     joints = np.asarray(joints, dtype=np.float64)
@@ -51,7 +58,7 @@ def draw_skeleton(
     placed = np.clip((np.nan_to_num(joints, posinf=0.0, neginf=0.0) + 0.5) * scale - 0.5, -reach, reach)
     points: list[canvas.Point] = [(float(x), float(y)) for x, y in placed]
 
-    thickness = max(2, round(max(height, width) / 110))
+    thickness = thickness or max(2, round(max(height, width) / 110))
     outline = thickness + 2 * max(1, round(thickness / 3))
     limbs = [(points[a], points[b], _limb_colour(skeleton, a, b)) for a, b in skeleton.edges if shown[a] and shown[b]]
     dots = [(points[j], _SIDE_COLOURS[side]) for j, side in enumerate(skeleton.sides) if shown[j]]

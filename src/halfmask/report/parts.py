@@ -1,10 +1,7 @@
-"""What a comparison shows besides its metrics: the parts of a task's scores as a table, and the drawings that a task has of its own."""
+"""The drawings that a task has of its own: what came of each class, and which are taken for which."""
 
 from __future__ import annotations
 
-import base64
-import html
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,23 +12,28 @@ import numpy as np
 
 from halfmask.report.class_plot import BASELINE, REFERENCE, class_chart, class_picture
 from halfmask.report.confusion import confusion_chart, confusion_picture
+from halfmask.report.gather import DONE, ReportRun
+from halfmask.report.markup import folded, image
 from halfmask.report.overlay import save_png
-from halfmask.report.tables import format_metric
 from halfmask.tasks.base import Figure, Judged, Scores, Task
-from halfmask.training.sweep import PlannedRun, is_done
 
 _WRITTEN = ("task", "dataset", "split", "metrics", "parts")
 
 
-def judged_runs(planned: Sequence[PlannedRun]) -> list[Judged]:
-    """What came of the finished runs of a sweep, the seeds of a combination together, in the order in which they were planned."""
-    groups: dict[tuple[str, float | None, float | None], list[Scores]] = {}
-    for run in planned:
-        if is_done(run.folder):
-            body = json.loads((run.folder / "metrics.json").read_text())
-            combination = run.combination
-            groups.setdefault((combination.method, combination.epsilon, combination.clip_norm), []).append(_scores(body))
-    return [Judged(*key, tuple(scores)) for key, scores in groups.items()]
+def judged_runs(runs: Sequence[ReportRun]) -> list[Judged]:
+    """What came of finished runs, the seeds of a combination together, in their order. Of several strategies or views, the first: a
+    drawing has a method and its ε beside each other, and nothing else.
+    """
+    done = [run for run in runs if run.state == DONE and run.scores]
+    groups: dict[tuple[str, float | None, float | None], list[ReportRun]] = {}
+    for run in done:
+        groups.setdefault((run.method, run.epsilon, run.clip_norm), []).append(run)
+    alike = {key: [run for run in found if (run.strategy, run.view, run.variant) == _kind(found[0])] for key, found in groups.items()}
+    return [Judged(*key, tuple(_scores(run.scores) for run in found)) for key, found in alike.items()]
+
+
+def _kind(run: ReportRun) -> tuple[str, str | None, str]:
+    return run.strategy, run.view, run.variant
 
 
 def _scores(body: Mapping[str, Any]) -> Scores:
@@ -40,45 +42,16 @@ def _scores(body: Mapping[str, Any]) -> Scores:
     return Scores(metrics, parts, tables={name: table for name, table in body.items() if name not in _WRITTEN and isinstance(table, list)})
 
 
-def title_of(judged: Judged, several_clips: bool = False) -> str:
-    """A method and its ε, as a column is headed."""
-    words = judged.method if judged.epsilon is None else f"{judged.method} ε={judged.epsilon:g}"
-    return words + (f" C={judged.clip_norm:g}" if several_clips and judged.clip_norm is not None else "")
+def title_of(judged: Judged) -> str:
+    """A method and its ε."""
+    return judged.method if judged.epsilon is None else f"{judged.method} ε={judged.epsilon:g}"
 
 
 def mean_parts(judged: Judged) -> dict[str, float]:
     """Each part, over the seeds in which it was measured."""
-    return {name: value["mean"] for name, value in _means(judged).items()}
-
-
-def _means(judged: Judged) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for name in dict.fromkeys(name for scores in judged.scores for name in scores.parts):
-        values = [scores.parts[name] for scores in judged.scores if math.isfinite(scores.parts.get(name, math.nan))]
-        spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
-        found[name] = {"mean": float(np.mean(values)) if values else math.nan, "spread": spread}
-    return found
-
-
-def parts_table(judged: Sequence[Judged], title: str) -> str:
-    """Parts down, methods across; to be opened, because it is long. Nothing where no part was measured."""
-    columns = [_means(one) for one in judged]
-    names = list(dict.fromkeys(name for column in columns for name in column))
-    if not names or not title:
-        return ""
-    several = len({one.clip_norm for one in judged if one.clip_norm is not None}) > 1
-    head = "".join(f"<th>{html.escape(word)}</th>" for word in ("", *(title_of(one, several) for one in judged)))
-    lines = []
-    for name in names:
-        values = [column.get(name, {"mean": math.nan}) for column in columns]
-        cells = (
-            format_metric(value, len(one.scores), 1) if math.isfinite(value["mean"]) else "–"
-            for value, one in zip(values, judged, strict=True)
-        )
-        lines.append("".join(f"<td>{html.escape(cell)}</td>" for cell in (name, *cells)))
-    body = "".join(f"<tr>{line}</tr>" for line in lines)
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f"<details><summary>As a table</summary>{table}</details>"
+    names = dict.fromkeys(name for scores in judged.scores for name in scores.parts)
+    known = {name: [value for scores in judged.scores if math.isfinite(value := scores.parts.get(name, math.nan))] for name in names}
+    return {name: float(np.mean(values)) if values else math.nan for name, values in known.items()}
 
 
 def write_figures(out: Path, task: Task, judged: Sequence[Judged]) -> list[Figure]:
@@ -91,19 +64,10 @@ def write_figures(out: Path, task: Task, judged: Sequence[Judged]) -> list[Figur
     return figures
 
 
-def parts_sections(judged: Sequence[Judged], title: str, figures: Sequence[Figure]) -> list[str]:
-    """What a page says of parts: the drawings, the first as it is and the others to be opened, and the table."""
-    sections: list[str] = []
-    for figure in figures:
-        image = embedded(_packed(figure.picture), figure.title)
-        sections.append(f"<details><summary>{html.escape(figure.title)}</summary>{image}</details>" if sections else image)
-    table = parts_table(judged, title)
-    return [f"<h2>{html.escape(title)}</h2>" if title else "<h2>Part by part</h2>", *sections, table] if sections or table else []
-
-
-def embedded(png: bytes, about: str) -> str:
-    """A picture inside a page, so that the page can be sent as one file."""
-    return f'<img alt="{html.escape(about)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
+def figure_sections(figures: Sequence[Figure]) -> str:
+    """Drawings on a page: the first as it is, and the others to be opened."""
+    images = [(figure.title, image(_packed(figure.picture), figure.title)) for figure in figures]
+    return "\n".join(body if number == 0 else folded(title, body) for number, (title, body) in enumerate(images))
 
 
 def _packed(picture: np.ndarray) -> bytes:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from halfmask.audit.separation import Measured
+from halfmask.report.markup import table
 from halfmask.report.tradeoff import Family, Place, identity_at, over_seeds
 
 Body = Mapping[str, Any]
@@ -296,8 +297,6 @@ def markdown(body: Body) -> str:
 
 def html_sections(body: Body) -> list[str]:
     """What stands on the page below the table of places."""
-    from halfmask.report.audits import table
-
     parts = []
     if "utility" in body["chance"]:
         for utility in heights(body):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from halfmask.models.mvit_attention import Grid
 from halfmask.tasks.action_changes import NUMBERS, changed
 from halfmask.tasks.action_settings import ACTION_GROUPS
 from halfmask.tasks.action_showing import ActionShowing
-from halfmask.tasks.base import Batch, Lower, Report, Scores, register
+from halfmask.tasks.base import Batch, Graph, Lower, Report, Scores, register
 from halfmask.views import Framewise, ImageView, View, make_view
 from halfmask.views.tokens import Tokens
 
@@ -261,6 +261,12 @@ class ActionTask(ActionShowing):
         labels = records.targets.rows(np.arange(len(records)))["label"]
         found = action_scores(torch.cat(logits).numpy(), labels, records.classes)
         return Scores(metrics_of(found), found["per_class"], tables=tables_of(found))
+
+    def graph(self, model: nn.Module, confidence: Mapping[str, Any], flip_test: bool = False) -> Graph:  # noqa: D102
+        from halfmask.tasks.graphs import action_graph
+
+        assert isinstance(model, MViT)
+        return action_graph(model, self.class_names(model))
 
     def public_facts(self, data: Datasets) -> list[str]:
         """Where the masks come from, and how much of the clips they protect."""

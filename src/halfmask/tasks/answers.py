@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 Batch = dict[str, Tensor]
 
@@ -71,6 +71,27 @@ class Lower:
     key: str
     features: Callable[[Batch], Tensor]
     mirror: Callable[[Batch], Batch] | None = None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A network with all that comes before and after it, to be handed on as one file.
+
+    Attributes:
+        module: takes the inputs in their order and gives the outputs in theirs.
+        inputs: by name, an example for two records; the first dimension is theirs.
+        outputs: by name, how far the answers of another runtime may be from torch's.
+        facts: what a program has to know to make use of it, ready for JSON.
+        draw: so many examples of each input, by a seed, to try runtimes on: nobody's pictures.
+        undecided: given inputs and another runtime's answers, where those are as good as torch's by torch's own numbers; by output.
+    """
+
+    module: nn.Module
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, float]
+    facts: Mapping[str, Any]
+    draw: Callable[[int, int], Mapping[str, Tensor]]
+    undecided: Callable[[Mapping[str, Tensor], Mapping[str, Tensor]], Mapping[str, Tensor]] | None = None
 
 
 class PostProcessing(ABC):

@@ -35,6 +35,7 @@ from halfmask.gradients.mechanism import METHODS
 from halfmask.metrics.names import MetricInfo, declare
 from halfmask.tasks.answers import Batch as Batch
 from halfmask.tasks.answers import Figure as Figure
+from halfmask.tasks.answers import Graph as Graph
 from halfmask.tasks.answers import Judged as Judged
 from halfmask.tasks.answers import Lower as Lower
 from halfmask.tasks.answers import PostProcessing as PostProcessing
@@ -124,6 +125,10 @@ class Task(ABC):
         if data.public is None:
             raise HalfmaskError("the dataset has no record with split 'public': there is nobody to pre-train on")
         return data.public, data.tuning
+
+    def count_private(self) -> int | None:
+        """How many units there are to protect, where that can be told without opening any of them; None where it cannot."""
+        return None
 
     def build(self, data: Datasets) -> nn.Module:
         """The network with its public initial weights."""
@@ -266,6 +271,14 @@ class Task(ABC):
             report: told how far it is.
         """
         raise HalfmaskError(f"the task '{self.name}' has nothing to say of a video: give pictures")
+
+    def graph(self, model: nn.Module, confidence: Mapping[str, Any], flip_test: bool = False) -> Graph:
+        """The network with its pre- and post-processing, for other runtimes; `confidence` is what the method of that name said of it."""
+        raise HalfmaskError(f"a network of the task '{self.name}' cannot be exported: expected a run of pose, face, action or generate")
+
+    def confidence(self, model: nn.Module, public: Records, device: torch.device | str = "cpu") -> dict[str, Any]:
+        """What the scores of its predictions are worth, by public records that nothing was trained on, ready for JSON."""
+        return {}
 
     def summary(self, found: Mapping[str, Any]) -> str:
         """A few words about what was found on a picture or a video, for a line of text."""

@@ -25,7 +25,7 @@ from halfmask.metrics.faces import face_scores
 from halfmask.metrics.names import MetricInfo
 from halfmask.models.checkpoints import load_into, read_state, weights_digest
 from halfmask.models.hyperface import SUBTASKS, HyperFace, parts_by_depth
-from halfmask.tasks.base import Batch, Lower, Report, Scores, Task, register
+from halfmask.tasks.base import Batch, Graph, Lower, Report, Scores, Task, register
 from halfmask.tasks.face_changes import NUMBERS, changed
 from halfmask.tasks.face_finding import find_faces
 from halfmask.tasks.face_settings import FACE_GROUPS, FaceModelConfig
@@ -255,6 +255,12 @@ class FaceTask(Task):
         for face in faces:
             drawing = draw_face(drawing, face.landmarks, face.visible, face.box, face.pose, f"{face.score:.2f}")
         return {"faces": [face.to_json() for face in faces]}, drawing
+
+    def graph(self, model: nn.Module, confidence: Mapping[str, Any], flip_test: bool = False) -> Graph:  # noqa: D102
+        from halfmask.tasks.graphs import face_graph
+
+        assert isinstance(model, HyperFace)
+        return face_graph(model)
 
     def summary(self, found: Mapping[str, Any]) -> str:  # noqa: D102
         count = len(found["faces"])

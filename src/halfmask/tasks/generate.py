@@ -26,7 +26,7 @@ from halfmask.metrics.names import MetricInfo
 from halfmask.metrics.pckh import JOINT_NAMES
 from halfmask.models.checkpoints import load_into, read_state
 from halfmask.models.posegan import SHAPES, PoseGAN, load_start, pair_losses
-from halfmask.tasks.base import Batch, PostProcessing, Report, Scores, Task, register
+from halfmask.tasks.base import Batch, Graph, PostProcessing, Report, Scores, Task, register
 from halfmask.tasks.generate_means import MeansCritic
 from halfmask.tasks.generate_settings import GENERATE_GROUPS, GenerateModelConfig
 from halfmask.views.constant import Constant
@@ -205,6 +205,13 @@ class GenerateTask(Task):
             pictures = model.generate(drawn.to(device), self._heatmaps(model, some.to(device)))
             found.append(((pictures + 1) * 127.5).round().clamp(0, 255).byte().cpu().numpy())
         return np.concatenate(found)
+
+    def graph(self, model: nn.Module, confidence: Mapping[str, Any], flip_test: bool = False) -> Graph:
+        """The generator alone: nobody needs the critic to draw people."""
+        from halfmask.tasks.graphs import generator_graph
+
+        assert isinstance(model, PoseGAN)
+        return generator_graph(model, self.config.model.spread * model.height)
 
     def watched_loss(self, model: nn.Module, records: Records, device: torch.device | str = "cpu") -> float:
         """How far pictures drawn in the poses of public people are from theirs in coarse colours, as a share of the range of colours.

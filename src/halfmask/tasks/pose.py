@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from halfmask.data.augment import NUMBERS, draw
-from halfmask.data.datasets import load_datasets, load_public, load_test
+from halfmask.data.datasets import count_private, load_datasets, load_public, load_test
 from halfmask.data.images import crop_picture, to_image
 from halfmask.data.mapping import with_skeleton
 from halfmask.data.pose_records import UNITS, PoseRecords, mislabelled
@@ -27,7 +27,7 @@ from halfmask.models.checkpoints import read_state, weights_digest
 from halfmask.models.pose import build_model, choose_parameters, learn_statistics
 from halfmask.models.simcc import PoseModel, decode, flip_back, smoothed_targets
 from halfmask.models.tinyvit import learning_statistics
-from halfmask.tasks.base import MIRROR, Batch, Box, Lower, Report, Scores, Task, register
+from halfmask.tasks.base import MIRROR, Batch, Box, Graph, Lower, Report, Scores, Task, register
 from halfmask.tasks.pose_settings import POSE_GROUPS
 
 if TYPE_CHECKING:
@@ -156,6 +156,13 @@ def evaluate(
     Returns:
         The summary (means and joint groups), and the score of each joint, where the metric has one.
     """
+    return score(*_judged(model, records, source, flip_test, device))
+
+
+def _judged(
+    model: PoseModel, records: PoseRecords, source: str, flip_test: bool, device: torch.device | str
+) -> tuple[PoseRecords, np.ndarray, np.ndarray]:
+    """The records with the joints that the model has, where it places those, and how sure it is."""
     own = records.skeleton if model.joints == len(records.skeleton) else skeleton_with(model.joints)
     if source == PRIVATE and {PRIVATE, MIRROR} <= records.features.keys():
         predicted, confidences = _predict_from_features(model, records, flip_test, device, own)
@@ -163,9 +170,28 @@ def evaluate(
         images = records.images if source == PRIVATE else records.views
         assert images is not None
         predicted, confidences = predict(model, images, flip_test, device=device, skeleton=own)
-    if own != records.skeleton:
-        records = with_skeleton(records, own)
-    return score(records, predicted, confidences)
+    return (records if own == records.skeleton else with_skeleton(records, own)), predicted, confidences
+
+
+def score_by_scene(records: PoseRecords, predicted: np.ndarray, confidences: np.ndarray) -> list[dict[str, Any]]:
+    """The headline for each kind of picture, where the dataset tells kinds apart: a mean can hide whom a model serves badly."""
+    scenes = None if records.scenes is None else np.asarray(records.scenes)
+    found = []
+    for scene in () if scenes is None else np.unique(scenes):
+        rows = np.flatnonzero(scenes == scene)
+        some = records.take(rows)
+        assert isinstance(some, PoseRecords)
+        metrics, _ = score(some, predicted[rows], confidences[rows])
+        metric, value = next(iter(metrics.items()))
+        found.append(
+            {
+                "group": str(scene) or "other",
+                "records": len(rows),
+                "metric": metric,
+                "value": round(value, 4) if math.isfinite(value) else None,
+            }
+        )
+    return found
 
 
 def metric_of(records: PoseRecords) -> str:
@@ -229,6 +255,9 @@ class PoseTask(Task):
 
     def load_public(self, report: Report | None = None) -> tuple[PoseRecords, PoseRecords | None]:  # noqa: D102
         return load_public(self.config.data, self.config.model.input_size, report)
+
+    def count_private(self) -> int:  # noqa: D102
+        return count_private(self.config.data, self.config.unit)
 
     def build(self, data: Datasets) -> PoseModel:  # noqa: D102
         joints = data.private.targets.shapes()["joints"][1][0]
@@ -302,8 +331,10 @@ class PoseTask(Task):
         flip_test: bool = True,
     ) -> Scores:
         assert isinstance(model, PoseModel) and isinstance(records, PoseRecords)
-        metrics, per_joint = evaluate(model, records, source, flip_test, device)
-        return Scores(metrics, per_joint, "per_joint")
+        judged = _judged(model, records, source, flip_test, device)
+        metrics, per_joint = score(*judged)
+        groups = score_by_scene(*judged)
+        return Scores(metrics, per_joint, "per_joint", {"groups": groups} if groups else {})
 
     def pictures(self, model: nn.Module | None, records: Records, device: torch.device | str = "cpu") -> list[np.ndarray]:
         """Skeletons on crops."""
@@ -340,6 +371,20 @@ class PoseTask(Task):
             for name, (x, y), score in zip(skeleton.names, joints, scores[0], strict=True)
         ]
         return {"joints": found}, draw_skeleton(image, joints, skeleton=skeleton)
+
+    def graph(self, model: nn.Module, confidence: Mapping[str, Any], flip_test: bool = False) -> Graph:  # noqa: D102
+        from halfmask.tasks.graphs import pose_graph
+
+        assert isinstance(model, PoseModel)
+        return pose_graph(model, confidence, flip_test)
+
+    def confidence(self, model: nn.Module, public: Records, device: torch.device | str = "cpu") -> dict[str, Any]:
+        """How likely a joint of some score is within a fifth of the torso length of its place."""
+        from halfmask.tasks.pose_calibration import calibrate_scores
+
+        if not (isinstance(model, PoseModel) and isinstance(public, PoseRecords)):
+            return {}
+        return {name: curve.to_json() for name, curve in calibrate_scores(model, public, device).items()}
 
     def summary(self, found: Mapping[str, Any]) -> str:  # noqa: D102
         return f"mean score {sum(joint['score'] for joint in found['joints']) / len(found['joints']):.2f}"

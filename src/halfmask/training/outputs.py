@@ -7,29 +7,28 @@ norms, the share clipped, counts of non-finite values, realised batch sizes and 
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 import torch
-from filelock import FileLock, Timeout
 from torch import nn
 
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.certificate import Certificate
-from halfmask.privacy.home import private_folder
+from halfmask.privacy.guest import host
+from halfmask.privacy.home import folder_lock
 from halfmask.tasks.base import Scores
 from halfmask.training.config import RunConfig
 from halfmask.writing import append_line, write_whole, writing
 
-# What a log line may carry, and why: planned parameters and ε are public; losses here are on public people; a basis is made of
-# public gradients alone.
+# What a log line may carry, and why: planned parameters, ε and the number of test records are public; losses here are on public people;
+# a basis is made of public gradients alone.
 LOGGABLE = frozenset(
     {
         "event",
@@ -42,6 +41,7 @@ LOGGABLE = frozenset(
         "noise_multiplier",
         "sampling_rate",
         "expected_batch",
+        "test_records",
     }
     | {
         "subspace_dim",
@@ -57,6 +57,8 @@ LOGGABLE = frozenset(
         "clip_norm",
     }
 )
+CALIBRATION = "calibration.json"
+CARD = "model_card.md"
 # What `metrics.json` says of every task: no table of a task's own takes the place of any of it.
 _TAKEN = frozenset({"task", "dataset", "split", "metrics", "parts"})
 
@@ -106,7 +108,7 @@ class RunFolder:
 
     def withdraw(self) -> None:
         """Take back what was said about the weights so far: a run that goes on will say something else."""
-        for name in ("certificate.json", "certificate.md", "metrics.json"):
+        for name in ("certificate.json", "certificate.md", "metrics.json", CALIBRATION, CARD):
             with self._writing(name) as path:
                 path.unlink(missing_ok=True)
 
@@ -115,6 +117,20 @@ class RunFolder:
         body = {"task": task, "dataset": dataset, "split": split} | scores_body(scores)
         with self._writing("metrics.json") as path:
             write_whole(path, (json.dumps(body, indent=2) + "\n").encode())
+
+    def save_calibration(self, body: Mapping[str, Any]) -> None:
+        """`calibration.json`: what scores are worth, by public people alone; none where a task or its public people have nothing to say."""
+        if body:
+            with self._writing(CALIBRATION) as path:
+                write_whole(path, (json.dumps(body, indent=2) + "\n").encode())
+
+    def save_card(self) -> None:
+        """`model_card.md`, made of the files that are in the folder already: it says nothing that was not released."""
+        # Pages are the report's, which is not needed to train.
+        from halfmask.report.model_card import model_card
+
+        with self._writing(CARD) as path:
+            write_whole(path, model_card(self.path).encode())
 
     def save_certificate(self, certificate: Certificate) -> None:
         """`certificate.json` and `certificate.md`."""
@@ -158,12 +174,11 @@ def only_one(path: Path) -> Iterator[None]:
 
     The lock lies in private storage: a run folder holds what is released, and nothing else.
     """
-    name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:24]
-    lock = FileLock(private_folder("locks") / f"{name}.lock", timeout=0, mode=0o600)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise HalfmaskError(f"another process is at work on {path}: wait for it, or stop it first") from None
+    if host() is not None:
+        # Whoever sent this run out holds the folder for it, in the home that everybody else who might want it looks into.
+        yield
+        return
+    lock = folder_lock(path)
     try:
         yield
     finally:

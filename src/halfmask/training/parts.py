@@ -12,7 +12,7 @@ from halfmask.data.prints import fingerprints_of
 from halfmask.data.records import Datasets, Records
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import Method, method_named
-from halfmask.privacy.account import protected_among
+from halfmask.privacy.remote import protected_among
 from halfmask.training.config import RunConfig
 from halfmask.training.progress import Progress
 

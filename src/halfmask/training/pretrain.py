@@ -56,6 +56,8 @@ def pretrain(config: RunConfig, out: Path, progress: Progress | None = None) -> 
     folder.save_model(setup.model)
     assert setup.data.test is not None
     folder.save_metrics(config.task, setup.data.name, "public", setup.task.score(setup.model, setup.data.test, device=setup.device))
+    folder.save_calibration(setup.task.confidence(setup.model, setup.data.test, setup.device))
+    folder.save_card()
     return out
 
 

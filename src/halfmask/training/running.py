@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ from typing import Any
 from torch import nn
 
 from halfmask.errors import HalfmaskError
-from halfmask.privacy.fingerprints import key, lend_key
+from halfmask.privacy.fingerprints import key
+from halfmask.privacy.guest import Host, visiting
 from halfmask.training.certify import certificate_of
 from halfmask.training.config import RunConfig, build_config, load_recipe
 from halfmask.training.course import Diverged
@@ -98,12 +99,18 @@ def working_on(out: Path, config: RunConfig, resume: bool = False, joining: Join
     group = processes(joining)
     with group.together():
         folder = group.from_root(lambda: out)
-        if group.size > 1:
-            # People are known by root's account: all make fingerprints under its key, which can be compared.
-            lend_key(group.from_root(key))
-        with only_one(folder) if group.root else nullcontext():
+        # People are named by root's key, on whatever machine, and no other process can open a ledger.
+        host = Host(group.from_root(key), _knows_nothing)
+        with only_one(folder) if group.root else visiting(host):
             group.from_root(lambda: check_folder(folder, config, resume))
             yield group, folder
+
+
+def _knows_nothing(question: str, *about: Any) -> dict[str, int]:
+    """What a process that is not root learns of the ledgers: root asks them for all."""
+    if question == "protected_among":
+        return {}
+    raise HalfmaskError(f"the ledgers are asked by the first process of a run alone, and another one asked '{question}'")
 
 
 def train_prepared(setup: Setup, out: Path, progress: Progress, resume: bool = False) -> None:
@@ -129,6 +136,7 @@ def train_prepared(setup: Setup, out: Path, progress: Progress, resume: bool = F
             sampling_rate=setup.sampling_rate,
             expected_batch=trainer.noised.poisson.expected_batch,
             trainable_parameters=trainer.engine.size,
+            test_records=0 if setup.data.test is None else len(setup.data.test),
         )
     stopped: BaseException | None = None
     came_to_nothing = ""
@@ -195,6 +203,9 @@ def finish(setup: Setup, folder: RunFolder, trainer: Trainer) -> None:
     if setup.data.test is not None:
         scores = setup.task.score(setup.model, setup.data.test, device=setup.device)
         folder.save_metrics(setup.config.task, setup.data.name, "test", scores)
+    if setup.watched is not None:
+        folder.save_calibration(setup.task.confidence(setup.model, setup.watched, setup.device))
+    folder.save_card()
 
 
 def written(value: Any) -> str:

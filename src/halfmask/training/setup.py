@@ -19,6 +19,7 @@ from halfmask.gradients.mechanism import METHODS, Method, check_private_ready, m
 from halfmask.privacy.account import Account
 from halfmask.privacy.accounting import SampledGaussian, calibrate, epsilon, steps_within
 from halfmask.privacy.adjacency import Adjacency
+from halfmask.privacy.remote import open_account
 from halfmask.privacy.units import told_by_id
 from halfmask.tasks.base import Task, task_named
 from halfmask.training.config import RunConfig
@@ -132,7 +133,7 @@ def prepare(
     everyone = data.fingerprints
     # What is trained on is what is paid for: names alone do not make another machine's pictures the same people.
     group.agree("the private people", everyone.exact.tobytes)
-    account = group.at_root(lambda: Account(everyone, config.unit), "the ledger")
+    account = group.at_root(lambda: open_account(everyone, config.unit), "the ledger")
     if config.rehearsal:
         data = rehearsal_of(data, view)
         progress.message(
@@ -190,7 +191,7 @@ def prepare(
     rate = min(1.0, config.batch / len(units))
     sigma = 0.0
     if method.private == "noised":
-        sigma, steps = group.from_root(lambda: _noise(config, method, len(units), rate, planned, progress))
+        sigma, steps = group.from_root(lambda: noise_of(config, method, len(units), rate, planned, progress))
         if not planning:
             prospect = _prospect(config, method, model, len(units), rate, steps, sigma)
             doubt = check_prospect(replace(prospect, projected=with_subspace(method, task, view)), config.even_so)
@@ -245,7 +246,7 @@ def prepare(
     )
 
 
-def _noise(config: RunConfig, method: Method, units: int, rate: float, steps: int, progress: Progress) -> tuple[float, int]:
+def noise_of(config: RunConfig, method: Method, units: int, rate: float, steps: int, progress: Progress) -> tuple[float, int]:
     """σ, and how many steps may be taken with it."""
     if config.delta >= 1 / units:
         progress.warn(

@@ -12,7 +12,6 @@ from halfmask.data.sharding import Shard, assembled, told
 from halfmask.data.tables import Share
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import Method
-from halfmask.privacy.fingerprints import key, lend_key
 from halfmask.tasks.base import Task
 from halfmask.training.config import RunConfig
 from halfmask.training.distributed import Group
@@ -32,8 +31,6 @@ def loaded_in_shares(config: RunConfig, method: Method, task: Task, given: Datas
     for wanted, what in needed:
         if wanted:
             raise HalfmaskError(f"{what} needs private people of all processes in one of them: leave it out, or --shard-private")
-    # Fingerprints of all are compared at root, under its key.
-    lend_key(group.from_root(key))
     task.shard = Shard(group.rank, group.size, config.unit == "subject")
     local = task.load(progress.stage)
     private = assembled(local.private, group.rank, group.everybodys(told(local.private)))

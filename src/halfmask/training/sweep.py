@@ -251,22 +251,6 @@ def remark(planned: Sequence[PlannedRun]) -> str:
     return text + ". Choosing the best row looks at all of them, so its price is the total and not its own ε."
 
 
-def pictured(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
-    """The run that stands for each method in pictures: first seed, largest ε, the clip norm given first.
-
-    Chosen by what was asked for and not by score, so that no method is shown at its luckiest.
-    """
-    chosen: dict[str, PlannedRun] = {}
-    for run in planned:
-        name = run.combination.method
-        best = chosen.get(name)
-        if best is None or (
-            run.combination.seed == best.combination.seed and (run.combination.epsilon or 0.0) > (best.combination.epsilon or 0.0)
-        ):
-            chosen[name] = run
-    return list(chosen.values())
-
-
 def _shown(value: float) -> str:
     return f"{value:.4g}" if math.isfinite(value) else "∞"
 
