@@ -135,7 +135,13 @@ def main() -> None:
 
 
 class Bench:
-    """Starts, kills and looks."""
+    """Starts, kills and looks.
+
+    Attributes:
+        aimed: the share of kills that fall on an operation on the disk, and not on a moment.
+    """
+
+    aimed = 0.5
 
     def __init__(self, config: RunConfig, setup: Setup, folder: Path, rng: random.Random):
         self.config, self.setup, self.folder, self.rng = config, setup, folder, rng
@@ -175,7 +181,7 @@ class Bench:
     def _once(self, run: Tried) -> None:
         resume, before = run.begun, _left_over(run)
         self.resumed += resume
-        aim = self._aim(run) if self.rng.random() < 0.5 else None
+        aim = self._aim(run) if self.rng.random() < self.aimed else None
         process = self._start(run, resume, aim)
         if aim is None:
             process.join(self.rng.uniform(0.0, 1.1 * self.usual))

@@ -79,6 +79,9 @@ class Team:
 class RankBench(Bench):
     """Starts several, kills one and looks."""
 
+    # Operations on the disk are root's alone.
+    aimed = 0.15
+
     def __init__(self, config: RunConfig, setup: Setup, folder: Path, rng: random.Random):
         super().__init__(config, setup, folder, rng)
         self.victims: Counter[tuple[str, int]] = Counter()
