@@ -208,6 +208,29 @@ def slow_steps(rank: int) -> None:
     PoissonSampler.draw = lambda self: (time.sleep(0.1), draw(self))[1]  # type: ignore[method-assign]
 
 
+def killed_early(rank: int) -> None:
+    """A process that dies when the plan is reserved and nothing is paid yet."""
+    begin = Payments.begin
+
+    def dying(self: Payments, half: PrivateHalf) -> None:
+        begin(self, half)
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Payments.begin = dying  # type: ignore[method-assign]
+
+
+def interrupted_early(rank: int) -> None:
+    """No fault: somebody who thinks better of it before the first step."""
+    begin = Payments.begin
+
+    def thinking(self: Payments, half: PrivateHalf) -> None:
+        begin(self, half)
+        raise KeyboardInterrupt
+
+    Payments.begin = thinking  # type: ignore[method-assign]
+
+
 def of_other_machines(rank: int) -> None:
     """No fault: each process on a machine of its own."""
     ranks_module._machine = lambda: f"machine {rank}"
@@ -217,6 +240,7 @@ FAULTS: dict[str, Callable[[int], None]] = {
     name: found for name, found in globals().items() if callable(found) and getattr(found, "__module__", "") == __name__
 }
 FAULTS |= {
+    "early killed": killed_early,
     "killed": at_the_third_step(lambda: os.kill(os.getpid(), signal.SIGKILL)),
     "root killed": at_the_third_step(lambda: os.kill(os.getpid(), signal.SIGKILL), 0),
     "stopped": at_the_third_step(lambda: os.kill(os.getpid(), signal.SIGSTOP)),
