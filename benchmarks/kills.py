@@ -135,7 +135,13 @@ def main() -> None:
 
 
 class Bench:
-    """Starts, kills and looks."""
+    """Starts, kills and looks.
+
+    Attributes:
+        aimed: the share of kills that fall on an operation on the disk, and not on a moment.
+    """
+
+    aimed = 0.5
 
     def __init__(self, config: RunConfig, setup: Setup, folder: Path, rng: random.Random):
         self.config, self.setup, self.folder, self.rng = config, setup, folder, rng
@@ -175,7 +181,7 @@ class Bench:
     def _once(self, run: Tried) -> None:
         resume, before = run.begun, _left_over(run)
         self.resumed += resume
-        aim = self._aim(run) if self.rng.random() < 0.5 else None
+        aim = self._aim(run) if self.rng.random() < self.aimed else None
         process = self._start(run, resume, aim)
         if aim is None:
             process.join(self.rng.uniform(0.0, 1.1 * self.usual))
@@ -290,15 +296,15 @@ class Bench:
 def _child(setup: Setup, config: RunConfig, out: Path, resume: bool, aim: Aim | None) -> None:
     torch.set_num_threads(1)
     # Preparation is the same each time and spends nothing: done once, so that the kills fall on what matters.
-    running.prepare = lambda *_: replace(setup, account=Account(setup.data.fingerprints, config.unit))
+    running.prepare = lambda *_, **__: replace(setup, account=Account(setup.data.fingerprints, config.unit))
     # ε for the screen: of no interest here, and it would take most of the time.
     Setup.spent = lambda *_: 0.0  # type: ignore[method-assign]
     if aim is not None:
-        _lay_in_wait(aim)
+        lay_in_wait(aim)
     running.run_training(config, out, resume=resume)
 
 
-def _lay_in_wait(aim: Aim) -> None:
+def lay_in_wait(aim: Aim) -> None:
     """Have this process killed when it comes to the operation that was aimed at."""
     owner, name, _ = PARTS[aim.part]
     visited, seen, inside = [0], [0], [False]

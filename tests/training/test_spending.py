@@ -130,9 +130,9 @@ def the_ledger_is_ahead(kind: type[Trainer], config: RunConfig, folder: Path, mo
         own = [spend for spend in trainer.setup.account.ledger.spends() if spend.run == trainer.standing.run]
         ahead.append(sum(spend.steps for spend in own) >= trainer.standing.step + 1)
 
-    draw, release = trainer.noised.poisson.draw, trainer.noised.mechanism.release
+    draw, release = trainer.noised.poisson.draw, trainer.noised.mechanism.release_coordinates
     monkeypatch.setattr(trainer.noised.poisson, "draw", lambda: charged() or draw())
-    object.__setattr__(trainer.noised.mechanism, "release", lambda *a: charged() or release(*a))
+    object.__setattr__(trainer.noised.mechanism, "release_coordinates", lambda *a: charged() or release(*a))
     trainer.train()
     return len(ahead) == 2 * trainer.setup.steps and all(ahead)
 

@@ -19,6 +19,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,7 +32,7 @@ from halfmask.errors import HalfmaskError
 from halfmask.gradients.clipped import Clipped
 from halfmask.training.distributed import Group, Joining, ProcessLost, elsewhere
 from halfmask.training.packing import packed, packed_error, told_elsewhere, unpacked
-from halfmask.training.pulse import Pulse
+from halfmask.training.pulse import NOTE, Notes, Pulse, within
 
 T = TypeVar("T")
 Kind = TypeVar("Kind", bound=Clipped)
@@ -43,18 +44,15 @@ _AT_ONCE = 1 << 20
 _SOON, _LATER, _LOOK = 2e-4, 5e-3, 0.5
 # A step that takes so many times as long as any before it is taken to be stuck.
 _STUCK = 5.0
-# A process that breaks off may have left a note: so long it is waited for.
-_NOTE = 3.0
-_REFUSAL = "refusal"
 
 
 class Ranks(Group):
     """Several processes, each with a number; number 0 is root."""
 
-    def __init__(self, rank: int, size: int, store: dist.Store, pulse: Pulse, joining: Joining):
+    def __init__(self, rank: int, size: int, notes: Notes, pulse: Pulse, joining: Joining):
         self.rank, self.size, self.sharded = rank, size, joining.shard
         self.patience = joining.patience
-        self._store, self._pulse = store, pulse
+        self._notes, self._pulse = notes, pulse
         self._heard: dict[int, tuple[bytes, float]] = {}
         self._longest = 0.0
         self._broken = ""
@@ -83,7 +81,7 @@ class Ranks(Group):
                 f"process {rank} of {size} did not find the others at {where}:{port} ({str(error).splitlines()[0]}): start all of them "
                 "with torchrun, and let that address be reached from each machine"
             ) from None
-        self = cls(rank, size, store, pulse, joining)
+        self = cls(rank, size, Notes(store, rank, size), pulse, joining)
         atexit.register(self._leave)
         if rank == 0 and threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             # torchrun ends what is left of a run so: as with Ctrl-C, what was done is written down first.
@@ -176,10 +174,14 @@ class Ranks(Group):
         try:
             yield
         except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                # A launcher ends everybody because one has ended, who may have said why.
+                self._read_note(0)
             said = getattr(error, "told", False)
             if not said and not isinstance(error, KeyboardInterrupt):
                 self._broken = str(error) or type(error).__name__
-                self._leave_a_note(error)
+                if self.root or not isinstance(error, ProcessLost):
+                    self._notes.leave(error)
             if isinstance(error, HalfmaskError) and not self.root and not isinstance(error, ProcessLost):
                 error.told = True
             raise
@@ -257,7 +259,7 @@ class Ranks(Group):
                     raise ProcessLost(self._gone(None, f"some process is stuck in a step ({now - begun:.0f} s)"))
             work.wait()
         except RuntimeError as error:
-            self._read_note(_NOTE)
+            self._read_note(NOTE)
             raise ProcessLost(self._gone(None, "the connection to another process broke")) from error
         if hurried:
             self._longest = max(self._longest, time.monotonic() - begun)
@@ -266,7 +268,7 @@ class Ranks(Group):
         self._read_note(0)
         for rank in range(1, self.size) if self.root else (0,):
             try:
-                said = self._pulse.of(rank)
+                said = within(self.patience, partial(self._pulse.of, rank))
             except RuntimeError as error:  # the store's own
                 raise ProcessLost(self._gone(None, "the launcher no longer answers")) from error
             if self._heard.get(rank, (b"", 0.0))[0] != said:
@@ -278,34 +280,16 @@ class Ranks(Group):
         who = "a process of the run" if rank is None else f"process {rank} of {self.size}"
         return f"{who} is lost: {why}. Nothing that was paid for is forgotten; go on with --resume, on any number of processes"
 
-    def _leave_a_note(self, error: BaseException) -> None:
-        kind = "" if isinstance(error, HalfmaskError) else f"{type(error).__name__}: "
-        note = pickle.dumps((self.rank, isinstance(error, HalfmaskError), f"{kind}{error}"))
-        with contextlib.suppress(RuntimeError):
-            self._store.compare_set(_REFUSAL, "", note.hex())
-
     def _read_note(self, wait: float) -> None:
         """Say what another process refused, if it did."""
-        until = time.monotonic() + wait
-        while True:
-            try:
-                found = self._store.check([_REFUSAL])
-                note = bytes.fromhex(self._store.get(_REFUSAL).decode()) if found else b""
-            except RuntimeError:  # there is no launcher any more to ask
-                return
-            if note:
-                rank, ours, words = pickle.loads(note)
-                if rank == self.rank:
-                    return
-                error = HalfmaskError(words if ours and rank == 0 else f"process {rank} of {self.size}: {words}")
-                self._broken = str(error)
-                error.told = not self.root
-                raise error
-            if time.monotonic() >= until:
-                return
-            time.sleep(0.05)
+        error = self._notes.read(wait, max(NOTE, self.patience))
+        if error is not None:
+            self._broken = str(error)
+            error.told = not self.root
+            raise error
 
     def _leave(self) -> None:
+        self._notes.wait_for_readers()
         self._pulse.stop()
         if dist.is_initialized() and not self._broken:
             with contextlib.suppress(RuntimeError):

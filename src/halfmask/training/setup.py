@@ -131,6 +131,8 @@ def prepare(
     view = task.view() or make_view(config.view.name, config.view.options)
     data = parted(config, data, progress)
     everyone = data.fingerprints
+    # What is trained on is what is paid for: names alone do not make another machine's pictures the same people.
+    group.agree("the private people", everyone.exact.tobytes)
     account = group.at_root(lambda: open_account(everyone, config.unit), "the ledger")
     if config.rehearsal:
         data = rehearsal_of(data, view)

@@ -98,10 +98,18 @@ class Payments:
 
     def ahead(self, steps: int, half: PrivateHalf) -> None:
         """Write the cost of the next steps down before the first of them draws a batch: root does, and nobody tosses a coin before."""
-        if self._reads_private:
+        if not self._reads_private:
+            return
+        paid = self.standing.paid + steps
+
+        def pay() -> None:
             if not self.setup.config.rehearsal:
-                self.setup.group.from_root(lambda: self.setup.account.pay(self._spend(self.standing.paid, steps, half)))
-            self.standing.paid += steps
+                self.setup.account.pay(self._spend(self.standing.paid, steps, half))
+            # Here, and not when all have heard of it: of those nobody may be left, and what is on record is certified.
+            self.standing.paid = paid
+
+        self.setup.group.from_root(pay)
+        self.standing.paid = paid
 
     def _spend(self, first: int, steps: int, half: PrivateHalf) -> Spend:
         setup, mechanism = self.setup, half.mechanism
