@@ -82,3 +82,10 @@ def test_no_file_is_read_through_a_link(tmp_path: Path) -> None:
         (folder / name).symlink_to(secret)
     (run,) = gather([folder])
     assert not (run.scores or run.certificate or run.statement or run.log)
+
+
+def test_a_task_with_a_view_of_its_own_is_not_said_to_have_the_one_of_its_settings(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", method="feature")
+    assert gather([folder])[0].view == "blur"
+    (folder / "config.yaml").write_text((folder / "config.yaml").read_text().replace("task: pose", "task: generate"))
+    assert gather([folder])[0].view == "constant"

@@ -26,6 +26,8 @@ _DEPTH = 3
 # What tells lines of a chart apart by switches of their own; and settings that say nothing about how a run was made.
 _SWITCHED = ("method", "epsilon", "clip_norm", "seed", "strategy")
 _IDLE = ("device", "even_so", "chunk", "insecure_seed", "unsafe_diagnostics", "budget")
+# Tasks whose view is their own, whatever their settings name.
+OWN_VIEWS = {"generate": "constant", "own": "a function of its own"}
 # What a report needs of every certificate.
 _STATED = ("epsilon", "adjacency", "delta", "unit", "units", "weights_sha256")
 TRAINING, STOPPED, DONE, NOTHING = "training", "stopped", "done", "came to nothing"
@@ -100,6 +102,8 @@ class ReportRun:
         """What it takes to be public; None for a method that looks at no view."""
         if self.method in METHODS and not METHODS[self.method].view:
             return None
+        if self.task in OWN_VIEWS:
+            return OWN_VIEWS[self.task]
         view = _group(self.config, "view")
         options = view.get("options") if isinstance(view.get("options"), Mapping) else None
         words = [f"{name} {value}" for name, value in (options or {}).items()]

@@ -55,7 +55,8 @@ def picture_columns(runs: Sequence[ReportRun], people: Records, count: int) -> l
         return []
     raw, public = _raw(shown, truth), public_pictures(task, shown, truth)
     columns = [Column("raw", raw, first=False)] if raw is not None else []
-    columns += [Column(f"public view ({config.view.name})", public)] if public is not None else []
+    named = next((run.view for run in chosen if run.view), config.view.name)
+    columns += [Column(f"public view ({named})", public)] if public is not None else []
     columns.append(Column("truth", truth))
     largest = {run.method: max((one.epsilon or 0.0) for one in chosen if one.method == run.method) for run in chosen}
     for run in chosen:

@@ -11,7 +11,7 @@ from typing import Any
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.report.audit_tables import Body
-from halfmask.report.gather import DONE, NOTHING, STOPPED, TRAINING, ReportRun
+from halfmask.report.gather import DONE, NOTHING, OWN_VIEWS, STOPPED, TRAINING, ReportRun
 from halfmask.report.markup import folded, listed, strong, table, text
 from halfmask.report.remainder import number, told
 from halfmask.report.verdicts import QUICK, Verdict, given_away, verdict
@@ -153,6 +153,8 @@ def _view_of(run: ReportRun) -> tuple[str, str] | None:
     """A run's view and its strength, in the words of audits of views."""
     if run.view is None:
         return None
+    if run.task in OWN_VIEWS:
+        return OWN_VIEWS[run.task], ""
     chosen = run.config.get("view") or {}
     try:
         view = make_view(str(chosen.get("name")), dict(chosen.get("options") or {}))
