@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import socket
 
@@ -18,6 +19,14 @@ ADDRESS = "127.0.0.1"
 # Ctrl-C waits this long for answers that are under way.
 _SECONDS_TO_END = 1
 _MOST_CONNECTIONS, _LARGEST_HEAD = 64, 16 * 1024
+
+
+class _Server(uvicorn.Server):
+    """Ends without a word about answers that were under way: whoever pressed Ctrl-C knows."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        await super().shutdown(sockets)
 
 
 class Serving:
@@ -41,7 +50,7 @@ class Serving:
             h11_max_incomplete_event_size=_LARGEST_HEAD,
             timeout_graceful_shutdown=_SECONDS_TO_END,
         )
-        self.server = uvicorn.Server(config)
+        self.server = _Server(config)
 
     @property
     def address(self) -> str:
