@@ -42,6 +42,8 @@ class Serving:
             ws="none",
             loop="asyncio",
             lifespan="off",
+            # Its own would close every handler there is, and with one of them standard error.
+            log_config=None,
             log_level="error",
             access_log=False,
             proxy_headers=False,
