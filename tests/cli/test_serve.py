@@ -34,8 +34,14 @@ def test_ctrl_c_ends_it_cleanly(tmp_path: Path) -> None:
         assert found, said
         with urllib.request.urlopen(found[1], timeout=20) as answer:
             assert answer.status == 200
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        # A calculation that would take minutes is under way, and is not waited for.
+        plan = "size=100000&batch=50&epochs=100&epsilon=1&delta=1e-7"
+        host = found[1].split("/")[2]
+        with socket.create_connection(("127.0.0.1", int(host.split(":")[1]))) as asking:
+            asking.sendall(f"GET /api/account?{plan} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            assert asking.recv(15) == b"HTTP/1.1 200 OK"
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
     finally:
         ending.cancel()
         process.kill()

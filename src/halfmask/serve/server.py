@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import socket
 
@@ -20,6 +21,14 @@ _SECONDS_TO_END = 1
 _MOST_CONNECTIONS, _LARGEST_HEAD = 64, 16 * 1024
 
 
+class _Server(uvicorn.Server):
+    """Ends without a word about answers that were under way: whoever pressed Ctrl-C knows."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        await super().shutdown(sockets)
+
+
 class Serving:
     """A server that has its port, and answers once it runs."""
 
@@ -33,6 +42,8 @@ class Serving:
             ws="none",
             loop="asyncio",
             lifespan="off",
+            # Its own would close every handler there is, and with one of them standard error.
+            log_config=None,
             log_level="error",
             access_log=False,
             proxy_headers=False,
@@ -41,7 +52,7 @@ class Serving:
             h11_max_incomplete_event_size=_LARGEST_HEAD,
             timeout_graceful_shutdown=_SECONDS_TO_END,
         )
-        self.server = uvicorn.Server(config)
+        self.server = _Server(config)
 
     @property
     def address(self) -> str:
