@@ -160,7 +160,9 @@ def test_the_top_alone_is_trained_on_features_computed_once(
     # Before the first step the loop tries the loss, on each record twice: on three times four test people and pictures of noise, and
     # once more on the first.
     judged, tried = 2 * 12, 2 * 2 * 3 * 4 + 4
-    assert sum(passed) == 12 * (1 + 2) * 2 + judged + tried, (
+    # What scores are worth is told once without the mirror image and once with it.
+    calibrated = 12 + 2 * 12
+    assert sum(passed) == 12 * (1 + 2) * 2 + judged + calibrated + tried, (
         "a record and two copies, image and view; then each test person and their mirror image"
     )
     losses = [json.loads(line).get("public_loss") for line in (folder / "log.jsonl").read_text().splitlines()[1:]]
