@@ -84,7 +84,7 @@ def test_batches_of_any_make_are_cut_alike(batch: Any) -> None:
     [
         ({}, "holds no tensor"),
         ({"x": None}, r"batch\['x'\] is a NoneType"),
-        ((torch.ones(3), 7), r"batch\[1\] is a int"),
+        ((torch.ones(3), 7), r"batch\[1\] is an int"),
         ((torch.ones(3), torch.ones(2, 3)), r"batch\[1\] has 2 rows where batch\[0\] has 3"),
         (torch.tensor(1.0), "a single number"),
     ],
