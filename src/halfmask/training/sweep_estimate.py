@@ -40,7 +40,8 @@ from halfmask.training.sweep import PlannedRun
 # Steps that are timed, and those before them, in which networks and engines make what they keep.
 _TIMED, _BEFORE = 4, 2
 _SCORED = 64
-_MOST_STAND_INS = 512
+# Stand-ins: enough for a step and a subspace, and no more than a moment's work to make ready.
+_STAND_INS, _MOST_OF_A_STEP = 128, 512
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ def _measure(config: RunConfig, threads: int | None) -> Measured:
 
 
 def _timed(config: RunConfig, task: Task, public: Records, test: Records, folder: Path) -> Measured:
-    count = min(len(public), max(_MOST_STAND_INS, config.subspace.samples + 2))
+    count = min(len(public), max(_STAND_INS, min(config.batch, _MOST_OF_A_STEP), config.subspace.samples + 2))
     some = public.take(np.arange(count))
     private, others = (replace(some, prints=_nobodys(part, count), key=f"{some.key}/{part}") for part in ("private", "public"))
     units = len(np.unique(private.unit_ids(config.unit)))
