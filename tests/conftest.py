@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from halfmask.data.pose_records import PoseRecords, pose_records
 from halfmask.data.skeleton import COCO
 from halfmask.models import hyperface, mvit, posegan
 from halfmask.models.posegan import PoseGAN
+from halfmask.privacy import guest
 from halfmask.privacy.certificate import Certificate
 from halfmask.training.config import RunConfig, build_config, load_recipe
 from halfmask.training.outputs import RunFolder
@@ -55,6 +57,24 @@ def fresh_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "home"
     monkeypatch.setenv("HALFMASK_HOME", str(home))
     return home
+
+
+@contextmanager
+def _at_home(home: Path) -> Iterator[None]:
+    before, visited = os.environ["HALFMASK_HOME"], guest._visited[:]
+    os.environ["HALFMASK_HOME"] = str(home)
+    guest._visited.clear()
+    try:
+        yield
+    finally:
+        os.environ["HALFMASK_HOME"] = before
+        guest._visited[:] = visited
+
+
+@pytest.fixture
+def at_home() -> Callable[[Path], AbstractContextManager[None]]:
+    """Be the process of another machine for a moment: with its home, and nobody's guest."""
+    return _at_home
 
 
 @pytest.fixture

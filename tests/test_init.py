@@ -61,5 +61,7 @@ def test_every_name_is_documented() -> None:
 
 def test_a_recipe_from_python(tmp_path: Path, quick_accounting: None) -> None:
     tiny = {"data.private": 12, "data.public": 0, "data.test": 4, "model.input_size": [64, 48], "model.weights": None}
+    tiny |= {"optimiser.learning_rate": 0.125, "optimiser": {"momentum": 0.5}}
     run = halfmask.run("pose/figures", tmp_path / "run", settings=tiny | {"method": "non-private", "batch": 6, "epochs": 0.5})
+    assert "learning_rate: 0.125\n" in (run.folder / "config.yaml").read_text()
     assert run.certificate["method"] == "non-private" and run.folder == tmp_path / "run" and "pckh@0.5" in run.scores

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from typing import Any
 
-from halfmask.errors import HalfmaskError, unknown_name
+from halfmask.errors import HalfmaskError, Problems, unknown_name
 
 _DECLARED = "halfmask setting"
 
@@ -134,15 +134,23 @@ def declared_in(settings: Any, prefix: str = "") -> Iterator[tuple[str, Any, Set
 
 
 def check_settings(settings: Any, prefix: str = "", asked: Collection[str] | None = None) -> None:
-    """Refuse any value of a group, or of the groups in it, that is not what was declared.
+    """Refuse every value of a group, or of the groups in it, that is not what was declared.
 
     Args:
         prefix: what stands before the names of settings in messages.
         asked: the kinds that the method is of; None to ask for everything.
     """
+    problems = Problems()
+    note_problems(settings, problems, prefix, asked)
+    problems.raise_if_any("the settings")
+
+
+def note_problems(settings: Any, problems: Problems, prefix: str = "", asked: Collection[str] | None = None) -> None:
+    """The same for whoever has more to say before anything is refused."""
     for name, value, declared in declared_in(settings, prefix):
         if declared is not None and (not declared.asked_of or asked is None or declared.asked_of in asked):
-            declared.check(name, value)
+            with problems.gathered():
+                declared.check(name, value)
 
 
 def groups_in(settings: Any, name: str = "") -> Iterator[tuple[str, Any]]:

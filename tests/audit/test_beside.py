@@ -175,6 +175,28 @@ def slots(patch: Patch) -> None:
     patch.setattr(PoissonSampler, "draw", draw)
 
 
+def slots_of_the_right_number(patch: Patch) -> None:
+    """With replacement as well; but there are as many slots as coins would have fallen, so that the size of a batch shows nothing."""
+    coins = torch.Generator().manual_seed(0)
+
+    def draw(self: PoissonSampler) -> Tensor:
+        count = int((torch.rand(self.units, generator=coins) < self.rate).sum())
+        return torch.randint(self.units, (count,), generator=coins).sort().values
+
+    patch.setattr(PoissonSampler, "draw", draw)
+
+
+def coins_that_favour_some(patch: Patch) -> None:
+    """Half of the people enter more often than others, and as many do as should."""
+    coins = torch.Generator().manual_seed(0)
+
+    def draw(self: PoissonSampler) -> Tensor:
+        rates = self.rate * (1 + 0.2 * (-1.0) ** torch.arange(self.units))
+        return torch.nonzero(torch.rand(self.units, generator=coins) < rates).flatten()
+
+    patch.setattr(PoissonSampler, "draw", draw)
+
+
 def noise_off(patch: Patch) -> None:
     real = RandomStream.gaussian
     patch.setattr(RandomStream, "gaussian", lambda self, *rest: 0.0 * real(self, *rest))
@@ -241,6 +263,8 @@ FAULTS: list[tuple[Callable[[Patch], None], tuple[str, ...], set[str]]] = [
     (fake_of_the_pair_unclipped, WAYS[1], {UNITS, LOUD, ONE}),
     (budget_after_the_step, WAYS[0], {PAID}),
     (slots, WAYS[0], {COINS}),
+    (slots_of_the_right_number, WAYS[0], {COINS}),
+    (coins_that_favour_some, WAYS[0], {COINS}),
     (noise_off, WAYS[0], {NOISE, DIVISOR}),
     (noise_of_the_paper, WAYS[0], {NOISE, DIVISOR}),
     (no_clip, WAYS[0], {LOUD, ONE}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +156,32 @@ def test_inversion_and_views_write_their_pages(halfmask: Callable[..., Any], tmp
 )
 def test_mistakes_are_one_line(halfmask: Callable[..., Any], arguments: tuple[str, ...], words: str) -> None:
     assert words in halfmask("audit", *arguments).error
+
+
+def test_views_of_your_own_people(halfmask, folder, tmp_path, monkeypatch, shared_home) -> None:
+    path = folder / "annotations.json"
+    body = json.loads(path.read_text())
+    for number, record in enumerate(one for one in body["records"] if one["split"] == "private"):
+        record["subject"] = f"jane-{number % 3}"
+    path.write_text(json.dumps(body))
+    monkeypatch.setattr("halfmask.audit.views.QUICK", replace(views.QUICK, crops=20, subjects=3, restorer_steps=2))
+    monkeypatch.chdir(tmp_path)
+    result = halfmask("audit", "view", "--data", folder, "--view", "constant", "--quick")
+    assert result.code == 0, result.err
+    assert "reads private people" in result.err and "not for release" in result.out
+    found = shared_home / "audits" / f"view-{folder.name}"
+    written = json.loads(next(found.glob("*.json")).read_text())
+    assert written["dataset"] == folder.name and written["subjects"] == 3 and written["not_for_release"]
+    # Neither in the working folder nor readable by others, and nobody is named.
+    assert not (tmp_path / "audits").exists() and next(found.glob("*.json")).stat().st_mode & 0o077 == 0
+    assert "jane" not in json.dumps(written)
+    assert "does not say who is who" in halfmask("audit", "view", "--data", _nameless(folder), "--quick").error
+
+
+def _nameless(folder: Path) -> Path:
+    path = folder / "annotations.json"
+    body = json.loads(path.read_text())
+    for record in body["records"]:
+        record.pop("subject", None)
+    path.write_text(json.dumps(body))
+    return folder

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
@@ -67,6 +68,56 @@ def test_inspect_of_your_own_images(halfmask, folder) -> None:
     assert body["parts"]["private"]["units"]["subject"] >= 1
 
 
+def test_all_problems_of_your_own_images_are_told_at_once(halfmask, folder) -> None:
+    path = folder / "annotations.json"
+    body = json.loads(path.read_text())
+    spoilt = body["records"]
+    spoilt[0]["joints"][3][2] = 7
+    spoilt[1]["box"] = [str(value) for value in spoilt[1]["box"]]
+    spoilt[2] = spoilt[3]
+    spoilt[4]["joints"][5] = [1e6, 5.0, 2]
+    cv2.imwrite(str(folder / spoilt[5]["image"]), np.zeros((1, 1, 3), np.uint8))
+    spoilt[6]["headbox"] = spoilt[6].pop("head_box")
+    path.write_text(json.dumps(body))
+    result = halfmask("data", "inspect", folder)
+    assert result.code == 2 and "3 of 31 records cannot be used" in result.err and "images/" not in result.err
+    for words in (
+        "record 0, by the schema: joints/3/2: 7 is not one of [0, 1, 2]",
+        "a visibility that is not 0 (not labelled)",
+        "'box' has numbers written as texts",
+        "the same image, box and joints as an earlier record",
+        "a labelled joint far outside the image (kept: look at it)",
+        "an image too small to show anybody",
+        "1 records have a field 'headbox', which is not read: is it 'head_box'?",
+        "format folder, scored by",
+    ):
+        assert words in result.out, words
+    seen = halfmask("data", "inspect", folder, "--json")
+    body = json.loads(seen.out)
+    assert seen.code == 2 and body["problems"] >= 2 and len(body["details"]) >= 6 and body["parts"]["private"]["people"] == 6
+
+
+def test_strict_exits_with_two(halfmask, folder) -> None:
+    assert halfmask("data", "inspect", folder, "--strict").code == 0
+    cv2.imwrite(str(next((folder / "images/private").iterdir())), np.zeros((1, 1, 3), np.uint8))
+    assert halfmask("data", "inspect", folder).code == 0
+    result = halfmask("data", "inspect", folder, "--strict")
+    assert result.code == 2 and "--strict lets none of them pass" in result.error
+    assert halfmask("data", "inspect", folder, "--strict", "--json").code == 2
+
+
+def test_convert(halfmask, coco_folder, tmp_path) -> None:
+    result = halfmask("data", "convert", coco_folder(), tmp_path / "mine", "--public", "train:1")
+    assert result.code == 0, result.err
+    for words in ("2 private, 1 public, 2 test people on 5 images", "left out: 1 ×", "pelvis, thorax, upper_neck, head_top"):
+        assert words in result.out
+    body = json.loads(halfmask("data", "inspect", tmp_path / "mine", "--strict", "--json").out)
+    assert body["metric"] == "pck" and body["parts"]["private"]["people"] == 2
+    told = json.loads(halfmask("data", "convert", tmp_path / "mine", tmp_path / "again", "--json").out)
+    assert told["people"] == {"private": 2, "public": 1, "test": 2} and told["left_out"] == {}
+    assert "unknown way to treat bad images" in halfmask("data", "convert", tmp_path / "mine", tmp_path / "b", "--on-bad", "ignore").error
+
+
 def test_mistakes_are_one_line(halfmask, tmp_path, coco_folder) -> None:
     (tmp_path / "empty").mkdir()
     assert "in no known format (found nothing)" in halfmask("data", "inspect", tmp_path / "empty").error
@@ -110,9 +161,9 @@ def test_training_places_the_datasets_own_joints(halfmask, recipe, lsp_folder, t
     result = halfmask("train", recipe, "--method", "dpsgd", "--data", lsp_folder(24), "--out", out, *flags)
     assert result.code == 0, result.err
     photo(tmp_path / "someone.jpg")
-    assert halfmask("predict", out, tmp_path / "someone.jpg", "--out", tmp_path / "found").code == 0
+    assert halfmask("predict", out, tmp_path / "someone.jpg", "--out", tmp_path / "found", "--people", "whole").code == 0
     found = json.loads((tmp_path / "found/someone.json").read_text())
-    assert [joint["name"] for joint in found["joints"]][-2:] == ["neck", "head_top"] and len(found["joints"]) == 14
+    assert found["categories"][0]["keypoints"][-2:] == ["neck", "head_top"] and found["annotations"][0]["num_keypoints"] == 14
 
 
 def look_at_faces(folder, format, *, open_images, pictured, progress=None):

@@ -114,7 +114,7 @@ def test_unknown_names_suggest_the_nearest(halfmask, train) -> None:
 
 def test_settings_of_the_wrong_kind(train) -> None:
     assert "expected key=value" in train("--set", "epochs").error
-    assert "expected a int" in train("--set", "batch=many").error
+    assert "expected an int" in train("--set", "batch=many").error
     assert "expected a group of settings" in train("--set", "model=nano").error
     assert "not valid YAML" in train("--set", "batch=[1").error
 

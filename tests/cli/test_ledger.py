@@ -45,6 +45,37 @@ def test_show_lists_runs_and_the_total(halfmask, fresh_home: Path) -> None:
         assert words in result.out
 
 
+def test_show_says_which_dataset_where_when_and_at_what_cost(halfmask, fresh_home: Path, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    people = account(0, 20)
+    people.name_run("aa", "clinic", "/runs/first")
+    spends = (SPEND, replace(SPEND, run="bb"), replace(SPEND, run="cc", last_step=99), replace(SPEND, run="dd", noise_multiplier=0.0))
+    for spend in spends:
+        people.pay(spend)
+    found = book(halfmask, people)
+    assert found["names"] == ["clinic"]
+    assert [(run["dataset"], run["folder"]) for run in found["runs"]] == [("clinic", "/runs/first"), ("", ""), ("", ""), ("", "")]
+    once, twice = (epsilon([SampledGaussian(4.0, 0.01, steps)], 1e-5) for steps in (50, 100))
+    assert [run["epsilon"] for run in found["runs"]] == [pytest.approx(once), pytest.approx(once), pytest.approx(twice), "infinity"]
+    assert all(run["date"] == people.ledger.lines("spend")[0]["time"][:10] for run in found["runs"])
+    shown = halfmask("ledger", "show").out
+    for words in ("(clinic)", "/runs/first", found["runs"][0]["date"], f"{once:.4g}", "∞"):
+        assert words in shown
+    assert people.ledger.verify() == 6, "a line that names a run is a line like any other"
+
+
+def test_whoever_leaves_is_promised_nothing_where_something_of_them_is_public(halfmask, fresh_home: Path) -> None:
+    plain, posed, related = account(0, 20), account(50, 60), account(55, 70)
+    plain.pay(SPEND)
+    posed.begin(SPEND, None, publications=[Publication(VIEWS, "of every record: the pose of every person")])
+    posed.pay(SPEND)
+    related.pay(replace(SPEND, run="bb"))
+    for people, bounded in ((plain, True), (posed, False), (related, False)):
+        (found,) = json.loads(halfmask("ledger", "show", people.ledger.dataset, "--adjacency", "add-remove", "--json").out)
+        assert (found["total"] != "infinity") == bounded and ("the pose of every person" in found["no_bound"]) != bounded
+        assert book(halfmask, people)["total"] != "infinity"
+
+
 def test_people_of_another_dataset_are_counted_with_it(halfmask, fresh_home: Path) -> None:
     first, second, strangers = account(0, 20), account(15, 40), account(50, 60)
     for people, run in ((first, "aa"), (second, "bb"), (strangers, "cc")):

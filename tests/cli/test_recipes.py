@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from halfmask.cli.recipes import first_comment, opening_comment
+from halfmask.cli.recipes import description, opening_comment
 from halfmask.report.settings_page import settings_page
 from halfmask.training.config import RunConfig, build_config, load_recipe, recipe_names
 
@@ -18,6 +18,8 @@ def test_the_list(halfmask) -> None:
     assert shown.code == 0 and list(listed) == recipe_names()
     assert [line.split()[0] for line in shown.out.splitlines()] == recipe_names()
     assert listed["pose/figures"].startswith("Private pose estimation on the embedded world")
+    for name, about in listed.items():
+        assert about[0].isupper() and about.endswith("."), f"{name} is described by less than a sentence: {about}"
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -43,7 +45,10 @@ def test_its_own_comment_stands_first(halfmask) -> None:
     assert lines[0].startswith("# What helped, put together") and lines[1].startswith("# coordinates") and lines[2] == "task: pose"
     assert opening_comment("# One.\n# Two.\na: 1\n# Three.\n") == "# One.\n# Two.\n"
     assert opening_comment("a: 1\n# Later.\n") == "" == opening_comment("")
-    assert first_comment("a: 1\n# Later.\n") == "Later." and first_comment("a: 1") == ""
+    assert (
+        description("# One (et al. (2024), at σ = 0.5,\n# of two lines). Two.\na: 1\n") == "One (et al. (2024), at σ = 0.5, of two lines)."
+    )
+    assert description("a: 1\n# Later.\n") == "" and description("# No end") == "No end"
 
 
 def test_paths_and_assignments_are_resolved_as_for_a_run(halfmask, tmp_path) -> None:

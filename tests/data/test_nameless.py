@@ -56,7 +56,7 @@ def folder_of(place: Path, spoil: dict[str, Any] | Any) -> Path:
         image = IMAGE if number == PLACE else f"{number}.jpg"
         cv2.imwrite(str(place / image), np.full((100, 80, 3), 90 + number, np.uint8))
         box = [10, 20, 40, 50]
-        records.append({"image": image, "split": "private", "box": box, "joints": joints, "head_box": [20, 20, 30, 32], "subject": NAME})
+        records.append({"image": image, "split": "private", "box": box, "joints": joints, "head_box": [20, 20, 10, 12], "subject": NAME})
     records[PLACE] = records[PLACE] | spoil if isinstance(spoil, dict) else spoil
     (place / "annotations.json").write_text(json.dumps({"records": records}))
     return place

@@ -64,7 +64,10 @@ def test_names_of_other_files_are_refused(csv_of: Callable[..., Path], coco_of: 
 @pytest.mark.parametrize(
     "text,message",
     [
-        ("a.jpg,1,2,3\n", "line 1 .a.jpg.: the box is"),
+        ("a.jpg,1,2,,4\n", "line 1 .a.jpg.: the box is"),
+        ("a.jpg,1,2,3\n", "line 1: ends after 4 cells"),
+        ("a.jpg,1,2,3,4\nb.jpg\n", "line 2: ends after 1 cells"),
+        ("file,score,x,y,w,h\na.jpg,1,,,\n", "line 2: ends after 5 cells"),
         ("file,x,y,w,h\na.jpg,1,2,0,4\n", "line 2 .a.jpg.: the box is"),
         ("a.jpg,1,2,3,nan\n", "the box is"),
         ("a.jpg,one,2,3,4\n", "the box is"),

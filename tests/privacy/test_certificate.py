@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from halfmask.privacy.certificate import Certificate
+from halfmask.privacy.certificate import Certificate, promise_in
 
 CONTRACT = {
     "unit",
@@ -117,7 +117,7 @@ def test_nothing_read_is_said_plainly() -> None:
 @pytest.mark.parametrize("unit", ["crop", "image", "subject"])
 def test_the_promise_names_unit_and_adjacency(adjacency: str, words: str, unit: str) -> None:
     page = replace(CERTIFICATE, unit=unit, adjacency=adjacency, epsilon={adjacency: 0.8}).to_markdown()
-    promise = page.split("\n")[2]
+    promise = promise_in(page)
     assert f"one {unit}" in promise and words in promise and "e^0.8" in promise and "1e-05" in promise
     assert f"| adjacency | {adjacency} |" in page and f"one {unit} (of 1,234)" in page
 
@@ -127,6 +127,53 @@ def test_the_page_lists_what_is_public_and_that_nothing_else_was_read() -> None:
     assert "- the blurred crop\n- keypoints" in page
     assert page.rstrip().endswith("None.")
     assert "ε (replace-one) | 1.38" in page and "50 of 100 planned" in page
+
+
+def test_what_is_not_protected_comes_first_and_words_are_explained() -> None:
+    page = replace(CERTIFICATE, unit="crop", already_public=["ψ of every record: a blur"], cautions=["δ is large"]).to_markdown()
+    order = [
+        "# Privacy certificate",
+        "## What is not protected",
+        "- the blurred crop",
+        "- for good, since an earlier run on these people: ψ of every record: a blur",
+        "- somebody who has several crops, as a person",
+        "- what holds of people in general",
+        "**Caution:**",
+        "- δ is large",
+        "## What is promised",
+        "Take any one crop",
+        "| | |",
+        "as if all had been fixed in advance",
+        "## What the words mean",
+        *(f"- **{word}**: " for word in ("ε (epsilon)", "δ (delta)", "zero-out", "ψ (psi)", "S_pub", "C", "q", "σ (sigma)")),
+        "- **as if all had been fixed in advance**: ",
+        "## Reads of private data outside the mechanism",
+    ]
+    places = [page.index(words) for words in order]
+    assert places == sorted(places)
+    words = page.partition("## What the words mean")[2].partition("\n## ")[0]
+    assert all(line.startswith("- **") for line in words.strip().splitlines()), "a line each"
+    # ψ and S_pub are said not to be used where nothing of the kind is public.
+    assert words.count("(Not used by this method.)") == 2
+    used = replace(CERTIFICATE, public_assumptions=["ψ of every private record: a blur", "S_pub: 100 records"]).to_markdown()
+    assert "(Not used by this method.)" not in used
+    assert "as a person" not in replace(CERTIFICATE, unit="patient").to_markdown()
+
+
+def test_nothing_is_protected_where_there_is_no_bound() -> None:
+    for void in (replace(CERTIFICATE, epsilon={"zero-out": math.inf}), replace(CERTIFICATE, statement="rehearsal")):
+        page = void.to_markdown()
+        assert "Nothing and nobody is protected by this statement" in page and "All of this is taken to be known" not in page
+
+
+def test_the_promise_is_found_in_pages_of_any_version() -> None:
+    assert promise_in(CERTIFICATE.to_markdown()).startswith("Take any one subject")
+    assert promise_in("# Privacy certificate\n\nTake any one crop.\n\n| | |\n") == "Take any one crop."
+
+
+def test_articles() -> None:
+    page = replace(CERTIFICATE, unit="image", finer={"crop": 1.0}).to_markdown()
+    assert "ε to one crop of an image | 1" in page and "a image" not in page
 
 
 def test_the_promise_is_about_its_own_adjacency() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 
 from halfmask.data.prints import named_prints
 from halfmask.errors import HalfmaskError, OverBudget
-from halfmask.privacy import guest
 from halfmask.privacy.account import RAW, Account, Publication
 from halfmask.privacy.account import protected_among as protected_here
 from halfmask.privacy.adjacency import Adjacency
@@ -27,43 +25,31 @@ from halfmask.privacy.spends import Spend, total_epsilon
 SPEND = Spend("run", "dpsgd", "zero-out", "crop", 20, 0, 39, 0.05, 2.0, 0.1, 1.0, "test")
 
 
-@contextmanager
-def at_home(home: Path) -> Iterator[None]:
-    """Be the process of another machine for a moment."""
-    before, visited = os.environ["HALFMASK_HOME"], guest._visited[:]
-    os.environ["HALFMASK_HOME"] = str(home)
-    guest._visited.clear()
-    try:
-        yield
-    finally:
-        os.environ["HALFMASK_HOME"] = before
-        guest._visited[:] = visited
-
-
 class Machines:
     """A host with a desk, and a machine elsewhere with a home and a key of its own."""
 
-    def __init__(self, place: Path):
+    def __init__(self, place: Path, at_home: Callable[[Path], AbstractContextManager[None]]):
+        self.at_home = at_home
         self.host, self.elsewhere = place / "host", place / "elsewhere"
         self.asked: list[str] = []
-        with at_home(self.host):
+        with self.at_home(self.host):
             self.desk, self.key = Desk(), key()
             self.desk.lend("lease", place / "run").opened()
 
     def ask(self, question: str, *about: Any) -> Any:
         self.asked.append(question)
-        with at_home(self.host):
+        with self.at_home(self.host):
             return self.desk.answer("lease", question, *about).opened()
 
     @contextmanager
     def working(self, ask: Callable[..., Any] | None = None) -> Iterator[None]:
-        with at_home(self.elsewhere), visiting(Host(self.key, ask or self.ask)):
+        with self.at_home(self.elsewhere), visiting(Host(self.key, ask or self.ask)):
             yield
 
 
 @pytest.fixture
-def machines(tmp_path: Path) -> Machines:
-    return Machines(tmp_path)
+def machines(tmp_path: Path, at_home) -> Machines:
+    return Machines(tmp_path, at_home)
 
 
 def people(first: int = 0, last: int = 20) -> Fingerprints:
@@ -72,14 +58,14 @@ def people(first: int = 0, last: int = 20) -> Fingerprints:
 
 def test_two_homes_name_the_same_people_differently(machines) -> None:
     """Why guests exist: without them, the second machine opens an account of its own."""
-    with at_home(machines.host):
+    with machines.at_home(machines.host):
         here = people().dataset
-    with at_home(machines.elsewhere):
+    with machines.at_home(machines.elsewhere):
         assert people().dataset != here
 
 
 def test_the_same_people_are_one_account_from_either_machine(machines) -> None:
-    with at_home(machines.host):
+    with machines.at_home(machines.host):
         account = Account(people())
         account.begin(replace(SPEND, run="here"), (2.0, 1e-5))
         account.pay(replace(SPEND, run="here"))
@@ -91,7 +77,7 @@ def test_the_same_people_are_one_account_from_either_machine(machines) -> None:
         there.pay(replace(SPEND, run="there"))
         assert there.ledger.reserved("there") == SPEND.steps
         lines = there.ledger.lines()
-    with at_home(machines.host):
+    with machines.at_home(machines.host):
         assert ledger_names() == [account.ledger.dataset] and account.ledger.lines() == lines
         assert [spend.run for spend in account.spends()] == ["here", "there"] and account.ledger.verify()
     left = {path.name for path in machines.elsewhere.rglob("*")}
@@ -110,12 +96,12 @@ def test_a_budget_binds_from_either_machine(machines) -> None:
             account.begin(replace(SPEND, run="second"), None)
         with pytest.raises(OverBudget):
             account.pay(replace(SPEND, run="second"))
-    with at_home(machines.host), pytest.raises(OverBudget):
+    with machines.at_home(machines.host), pytest.raises(OverBudget):
         Account(people()).begin(replace(SPEND, run="third"), None)
 
 
 def test_everything_an_account_answers_is_the_hosts_answer(machines) -> None:
-    with at_home(machines.host):
+    with machines.at_home(machines.host):
         # A dataset that shares some of these people, one of whom it gave up; and weights that a run released.
         other = Account(people(15, 40))
         row = other.prints.exact[0].tobytes().hex()
@@ -155,11 +141,11 @@ def test_a_guest_cannot_open_a_ledger_of_its_own(machines) -> None:
 
 
 def test_another_key_is_found_out(machines) -> None:
-    with at_home(machines.elsewhere):
+    with machines.at_home(machines.elsewhere):
         other = key()
-    with at_home(machines.elsewhere), visiting(Host(other, machines.ask)), pytest.raises(HalfmaskError, match="by another key"):
+    with machines.at_home(machines.elsewhere), visiting(Host(other, machines.ask)), pytest.raises(HalfmaskError, match="by another key"):
         open_account(people(), "crop")
-    with at_home(machines.host):
+    with machines.at_home(machines.host):
         assert ledger_names() == []
 
 
@@ -171,7 +157,7 @@ def test_an_attempt_that_was_given_up_can_do_nothing_more(machines, tmp_path) ->
         for act in (lambda: account.pay(SPEND), lambda: account.record_model("run", "", []), lambda: account.ledger.lines()):
             with pytest.raises(HalfmaskError, match="given up"):
                 act()
-    with at_home(machines.host):
+    with machines.at_home(machines.host):
         assert not Account(people()).spends()
         # The folder is free for the next attempt, and for nobody beside it.
         machines.desk.lend("next", tmp_path / "run").opened()
@@ -200,7 +186,7 @@ def test_pictures_cross_as_hashes_and_sealed_sketches(machines) -> None:
 
     with machines.working(ask):
         open_account(fingerprint_images(images), "crop")
-    with at_home(machines.host):
+    with machines.at_home(machines.host):
         assert fingerprint_images(images).dataset == sent[0].dataset
     assert {type(one) for one in sent} == {Fingerprints, str}
     assert images[0].tobytes()[:64] not in b"".join(array.tobytes() for array in sent[0].arrays().values())

@@ -99,6 +99,8 @@ def test_one_seed_is_said_beside_the_chart_and_spread_is_drawn(
     assert "standard deviation over seeds" in tab.inner_text("#tradeoff-notes")
     errors = tab.evaluate("document.getElementById('tradeoff-chart').data.filter(line => line.error_y).map(line => line.error_y.array)")
     assert all(spread > 0 for line in errors for spread in line)
+    words = tab.evaluate("document.getElementById('tradeoff-chart').data.flatMap(line => line.text || [])")
+    assert any("dpsgd-eps0.2-clip0.1-finetune-seed1" in one and "certified" in one for one in words), "pointing at a ring names its run"
     alone = tmp_path / "one.html"
     alone.write_text(report_page([next((sweep / "runs").glob("dpsgd-*seed0"))]))
     opened = open_page(alone, 390)

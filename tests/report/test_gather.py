@@ -56,7 +56,15 @@ def test_what_else_differs_is_told(tmp_path: Path) -> None:
     assert [run.variant for run in gather([tmp_path])] == ["epochs=3.0", "epochs=5.0"]
 
 
-@pytest.mark.parametrize("name, body, words", [("config.yaml", "[", "no settings"), ("metrics.json", "[]", "expected JSON")], ids=str)
+@pytest.mark.parametrize(
+    "name, body, words",
+    [
+        ("config.yaml", "[", "no settings"),
+        ("metrics.json", "[]", "expected JSON"),
+        ("certificate.json", '{"epsilon": {}}', "lacks adjacency"),
+    ],
+    ids=str,
+)
 def test_files_that_no_run_wrote_are_refused(tmp_path: Path, name: str, body: str, words: str) -> None:
     folder = write_run(tmp_path / "run", method="dpsgd")
     (folder / name).write_text(body)
@@ -64,3 +72,13 @@ def test_files_that_no_run_wrote_are_refused(tmp_path: Path, name: str, body: st
         gather([folder])
     with pytest.raises(HalfmaskError, match="no folder at"):
         gather([tmp_path / "nowhere"])
+
+
+def test_no_file_is_read_through_a_link(tmp_path: Path) -> None:
+    folder, secret = write_run(tmp_path / "run", method="dpsgd"), tmp_path / "secret"
+    secret.write_text('{"event": "end", "secret": 1}')
+    for name in ("metrics.json", "certificate.json", "certificate.md", "log.jsonl"):
+        (folder / name).unlink()
+        (folder / name).symlink_to(secret)
+    (run,) = gather([folder])
+    assert not (run.scores or run.certificate or run.statement or run.log)

@@ -35,19 +35,27 @@ def test_private_storage_is_not_touched(tmp_path: Path, make_run: Callable[..., 
     assert not fresh_home.exists()
 
 
-def test_a_broken_run_does_not_end_the_server(
-    tmp_path: Path, make_run: Callable[..., Any], serve: Callable[..., Any], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broken_run_does_not_end_the_server(tmp_path: Path, make_run: Callable[..., Any], serve: Callable[..., Any]) -> None:
     run = make_run(tmp_path / "runs" / "one")
     make_run(tmp_path / "runs" / "two", ended=False)
-    (run.path / "certificate.json").write_text('{"epsilon": 3}')
+    (run.path / "metrics.json").write_text("nonsense")
     with serve(tmp_path / "runs") as client:
         page = client.get("/")
-        assert page.status == 200 and "could not be made" in page.body.decode()
-        assert "could not be made" in client.get("/api/report").json()["main"]
+        assert page.status == 200 and "Nothing to report yet" in page.body.decode() and "leave the folder out" in page.body.decode()
+        assert "leave the folder out" in client.get("/api/report").json()["main"]
         assert [one["name"] for one in client.get("/api/live").json()["runs"]] == ["one", "two"]
-    (run.path / "certificate.json").write_text("nonsense")
-    assert "expected JSON" in report_of(tmp_path / "runs").page()
+
+
+def test_a_fault_of_ours_does_not_end_the_server(
+    tmp_path: Path, make_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: Any, **__: Any) -> str:
+        raise KeyError("epsilon")
+
+    monkeypatch.setattr("halfmask.report.build.report_page", fails)
+    make_run(tmp_path / "runs" / "one")
+    assert "could not be made (KeyError)" in report_of(tmp_path / "runs").page()
+    assert "Traceback" in capfd.readouterr().err
 
 
 def test_only_runs_are_looked_at_where_a_link_leads_out(tmp_path: Path, make_run: Callable[..., Any]) -> None:

@@ -178,9 +178,11 @@ def test_means_in_several_steps_are_refused(trainer_of: Callable[..., Trainer]) 
         trainer_of("model.critic=means", "batch=8", "epochs=1")
 
 
-def test_a_person_who_leaves_would_be_missed() -> None:
-    with pytest.raises(HalfmaskError, match=r"add-remove.*pose of every person"):
-        config_of(adjacency="add-remove")
+@pytest.mark.parametrize("method", GenerateTask.methods)
+def test_a_person_who_leaves_would_be_missed(method: str) -> None:
+    words = "public view of a person stays" if method == "public-only" else "pose of every person"
+    with pytest.raises(HalfmaskError, match=f"add-remove.*{words}"):
+        config_of(adjacency="add-remove", method=method)
 
 
 def test_what_has_no_meaning_is_refused() -> None:

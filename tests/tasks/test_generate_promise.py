@@ -14,6 +14,7 @@ from halfmask.privacy.accounting import epsilon
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.certificate import Certificate
 from halfmask.privacy.spends import Spend, plans_of
+from halfmask.tasks.generate import GenerateTask
 from halfmask.training.certify import certificate_of
 from halfmask.training.config import build_config, load_recipe
 from halfmask.training.loop import Trainer
@@ -43,7 +44,7 @@ Certified = Callable[..., tuple[Trainer, Certificate]]
 def certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Certified:
     """What a run says after a step whose noise came from the secure source."""
     # What all tests of the file spent on their people together is of no interest.
-    monkeypatch.setattr("halfmask.training.certify.total_epsilon", lambda *arguments: 0.0)
+    monkeypatch.setattr("halfmask.privacy.account.total_epsilon", lambda *arguments: 0.0)
 
     def made(*settings: str, data: Datasets | None = None, **flags: object) -> tuple[Trainer, Certificate]:
         config = build_config(load_recipe("generate/critic"), {"even_so": True, **flags}, [*SMALL, *settings])
@@ -87,6 +88,14 @@ def test_a_person_is_promised_something_and_an_image_of_theirs_what_that_is_wort
     assert body.finer == {"image": pytest.approx(exchanged)} and exchanged > 1.5 * body.epsilon["zero-out"] > 0
     assert "one person with all of their images" in words_of(body)
     assert f"| ε to one image of a subject | {exchanged:.4g} |" in body.to_markdown()
+
+
+@pytest.mark.parametrize("method", GenerateTask.methods)
+def test_nothing_is_promised_to_whoever_leaves_the_dataset(certified: Certified, method: str) -> None:
+    """Their pose would be missed, by a run that reads no picture of theirs as well."""
+    _, body = certified("subspace.samples=12", "subspace.dim=2", method=method)
+    assert body.epsilon.keys() == {"zero-out", "replace-one"}
+    assert "add-remove" not in body.to_markdown()
 
 
 def test_where_nothing_can_be_stated_words_say_so(certified: Certified) -> None:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,8 +17,9 @@ from torch import Tensor
 from halfmask.data.datasets import DataConfig, load_test
 from halfmask.data.figures import FLIP_PAIRS
 from halfmask.data.pose_records import PoseRecords
-from halfmask.data.skeleton import LSP, MPII
+from halfmask.data.skeleton import COCO, LSP, MPII
 from halfmask.data.splits import SplitsConfig
+from halfmask.errors import HalfmaskError
 from halfmask.gradients.engine import ClippingEngine, check_records_apart
 from halfmask.models.pose import learn_statistics
 from halfmask.models.simcc import PoseModel, decode, flip_back, smoothed_targets
@@ -310,3 +312,23 @@ def test_scores_have_their_parts_under_the_words_of_the_task(model: PoseModel, t
     scores = task_for().score(model, tiny_records, flip_test=False)
     metrics, per_joint = evaluate(model, tiny_records, flip_test=False)
     assert (scores.metrics, scores.parts, scores.table) == (metrics, per_joint, "per_joint") and next(iter(metrics)) == "pckh@0.5"
+
+
+def test_a_head_that_places_other_joints_is_taken_over_by_their_names(tmp_path) -> None:
+    """Human-Art's seventeen joints from weights for MPII's sixteen: shared ones are copied, the face begins anew."""
+    torch.manual_seed(0)
+    trained = PoseModel("nano", 16, (64, 48))
+    path = tmp_path / "mpii.safetensors"
+    save_file(trained.state_dict(), path)
+    settings = {"model": {"input_size": [64, 48], "weights": str(path), "transfer": True}}
+    joints = np.zeros((2, 17, 2), np.float32)
+    data = SimpleNamespace(private=SimpleNamespace(targets=SimpleNamespace(shapes=lambda: {"joints": (joints.dtype, joints.shape[1:])})))
+    model = PoseTask(build_config(settings, {})).build(data)
+    ours, theirs = model.state_dict(), trained.state_dict()
+    assert model.joints == 17
+    for name in ("left_knee", "right_wrist"):
+        assert torch.equal(ours["head.conv.weight"][COCO.index(name)], theirs["head.conv.weight"][MPII.index(name)])
+    assert not any(torch.equal(ours["head.conv.weight"][COCO.index("nose")], row) for row in theirs["head.conv.weight"])
+    assert all(torch.equal(ours[name], value) for name, value in theirs.items() if not name.startswith("head.conv"))
+    with pytest.raises(HalfmaskError, match="of another architecture"):
+        PoseTask(build_config({"model": settings["model"] | {"transfer": False}}, {})).build(data)

@@ -62,12 +62,12 @@ def test_assignments_are_read_as_yaml(assignment: str, path: str, value: Any) ->
         ("optimizer.learning_rate=3", "did you mean 'optimiser'"),
         ("=3", "unknown setting"),
         ("optimiser=sgd", "expected a group"),
-        ("batch=many", "expected a int"),
-        ("batch=2.5", "expected a int"),
-        ("batch=true", "expected a int"),
-        ("batch=null", "expected a int"),
-        ("batch=[1]", "expected a int"),
-        ("batch=.inf", "expected a int"),
+        ("batch=many", "expected an int"),
+        ("batch=2.5", "expected an int"),
+        ("batch=true", "expected an int"),
+        ("batch=null", "expected an int"),
+        ("batch=[1]", "expected an int"),
+        ("batch=.inf", "expected an int"),
         ("epsilon=lots", "expected a float"),
         ("noise_sum_of_four=3", "expected a bool"),
         ("noise_sum_of_four=yes please", "expected a bool"),
@@ -138,6 +138,7 @@ def test_nonsense_that_would_only_fail_later_is_refused_too(assignment: str) -> 
     [
         ({"method": "feature", "adjacency": "add-remove"}, "no meaning"),
         ({"method": "feature-projective", "adjacency": "add-remove"}, "no meaning"),
+        ({"method": "public-only", "adjacency": "add-remove"}, "no meaning"),
         ({"method": "dpsgd", "adjacency": "replace-one", "accountant": "rdp"}, "RDP"),
     ],
 )
@@ -311,3 +312,51 @@ def test_recipes_by_path(tmp_path: Path) -> None:
 def test_a_written_config_reads_back_the_same() -> None:
     config = build_config({}, {}, ["model.input_size=[64, 48]", "view.options={kernel: 9}", "insecure_seed=4"])
     assert build_config(yaml.safe_load(config.to_yaml()), {}) == config
+
+
+def test_everything_wrong_with_the_settings_is_told_at_once() -> None:
+    recipe = {"epochs": "many", "optimizer": {"name": "sgd"}, "data": {"nmae": 3}}
+    with pytest.raises(HalfmaskError) as caught:
+        build_config(recipe, {"batch": 0, "unit": "person", "strategy": "tap"}, ["clip_norm=-1", "nothing", "private.learning_rate=-2"])
+    message = str(caught.value)
+    assert message.startswith("9 things are wrong with the settings: (1) ")
+    for words in (
+        "'epochs' is 'many': expected a float",
+        "unknown setting in recipe 'optimizer': did you mean 'optimiser'",
+        "unknown setting in recipe data 'nmae': did you mean 'name'",
+        "batch is 0: expected a number of at least 1",
+        "unknown unit 'person': did you mean 'subject'",
+        "unknown strategy 'tap'",
+        "the clip norm is -1.0",
+        "--set 'nothing': expected key=value",
+        "private.learning_rate is -2.0",
+    ):
+        assert words in message, words
+
+
+def test_one_mistake_is_told_in_its_own_words() -> None:
+    with pytest.raises(HalfmaskError, match=r"^batch is 0: expected a number of at least 1$"):
+        build_config({"batch": 0}, {})
+
+
+@pytest.mark.parametrize(
+    ("task", "said", "meant"), [("pose", "patient", "subject"), ("pose", "Photo", "image"), ("action", "film", "video")]
+)
+def test_units_by_what_others_call_them(task, said, meant) -> None:
+    with pytest.raises(HalfmaskError, match=f"unknown unit '{said}': did you mean '{meant}'"):
+        build_config({"task": task, "unit": said}, {})
+
+
+def test_settings_by_their_keys() -> None:
+    settings = {
+        "optimiser.learning_rate": 0.5,
+        "optimiser": {"momentum": 0.1},
+        "view.options": {"kernel": 9},
+        "data.name": "a: b #c",
+        "even_so": True,
+    }
+    config = build_config({"optimiser": {"name": "sgd", "learning_rate": 1}, "data.private": 7}, {}, ["optimiser.momentum=0.9"], settings)
+    assert (config.optimiser.learning_rate, config.optimiser.momentum, config.optimiser.name) == (0.5, 0.1, "sgd")
+    assert config.view.options == {"kernel": 9} and config.data.name == "a: b #c" and config.data.private == 7 and config.even_so
+    with pytest.raises(HalfmaskError, match="unknown setting in settings optimiser 'rate'"):
+        build_config({}, {}, settings={"optimiser.rate": 1})

@@ -65,7 +65,7 @@ def test_what_is_public_is_logged_a_line_each(folder: RunFolder) -> None:
 
 def test_the_list_of_what_may_be_logged_is_this_one() -> None:
     """Growing it is a decision about privacy: make it here too, with the reason in docs/privacy.md."""
-    public = {"event", "step", "steps", "epoch", "learning_rate", "trainable_parameters", "interrupted"}
+    public = {"event", "step", "steps", "epoch", "learning_rate", "trainable_parameters", "interrupted", "test_records"}
     accounted = {"epsilon", "noise_multiplier", "sampling_rate", "expected_batch"}
     on_public_people = {"clip_norm", "public_loss", "subspace_dim", "spectrum", "eigengap", "captured_energy"} | {"subspace_parameters"}
     of_what_was_released = {"private_share", "private_signal", "came_to_nothing"}

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from halfmask.privacy import guest
 from halfmask.privacy.fingerprints import key
 from halfmask.privacy.guest import Host, Unreachable, visiting
 from halfmask.privacy.ledger import Ledger, ledger_names
@@ -21,25 +17,13 @@ from halfmask.training.running import run_training
 from halfmask.training.sweep import read_certificate
 
 
-@contextmanager
-def on_the_host(home: Path) -> Iterator[None]:
-    before, visited = os.environ["HALFMASK_HOME"], guest._visited[:]
-    os.environ["HALFMASK_HOME"] = str(home)
-    guest._visited.clear()
-    try:
-        yield
-    finally:
-        os.environ["HALFMASK_HOME"] = before
-        guest._visited[:] = visited
-
-
 class Line:
     """A line to the host's desk that can be cut: after some payments, nobody answers."""
 
-    def __init__(self, home: Path, folder: Path, payments: int | None = None):
-        self.home, self.left = home, payments
+    def __init__(self, at_home: Any, home: Path, folder: Path, payments: int | None = None):
+        self.at_home, self.home, self.left = at_home, home, payments
         self.events: list[str] = []
-        with on_the_host(home):
+        with at_home(home):
             self.desk, self.key = Desk(), key()
             self.desk.lend("lease", folder).opened()
 
@@ -48,20 +32,20 @@ class Line:
             if self.left == 0:
                 raise Unreachable("the line is cut")
             self.left -= 1
-        with on_the_host(self.home):
+        with self.at_home(self.home):
             answer = self.desk.answer("lease", question, *about)
         self.events.append(question)
         return answer.opened()
 
 
 @pytest.fixture
-def lines(tmp_path, monkeypatch, quick_accounting):
+def lines(tmp_path, monkeypatch, quick_accounting, at_home):
     """Makes lines; the machine that trains has another home, and its coins are heard on the line."""
     monkeypatch.setenv("HALFMASK_HOME", str(tmp_path / "elsewhere"))
     made: list[Line] = []
 
     def make(payments: int | None = None) -> Line:
-        made.append(Line(tmp_path / "host", tmp_path / "run", payments))
+        made.append(Line(at_home, tmp_path / "host", tmp_path / "run", payments))
         return made[-1]
 
     toss = PoissonSampler.draw
@@ -79,7 +63,7 @@ def train(line: Line, config: Any, folder: Path, resume: bool = False) -> None:
         run_training(config, folder, resume=resume)
 
 
-def test_a_guest_pays_before_each_coin_and_is_certified_by_its_host(lines, tiny_config, tmp_path) -> None:
+def test_a_guest_pays_before_each_coin_and_is_certified_by_its_host(lines, tiny_config, tmp_path, at_home) -> None:
     line, folder = lines(), tmp_path / "run"
     config = tiny_config("insecure_seed=null", noise_multiplier=3.0, epsilon=9.0, accountant="rdp")
     train(line, config, folder)
@@ -88,7 +72,7 @@ def test_a_guest_pays_before_each_coin_and_is_certified_by_its_host(lines, tiny_
     for event in line.events:
         paid, tossed = paid + (event == "pay"), tossed + (event == "coins")
         assert tossed <= paid, "a coin before its payment"
-    with on_the_host(tmp_path / "host"):
+    with at_home(tmp_path / "host"):
         (dataset,) = ledger_names()
         certificate = read_certificate(folder)
         assert certificate["dataset_fingerprint"] == dataset and certificate["steps"] == tossed == 2
@@ -101,7 +85,7 @@ def test_a_guest_pays_before_each_coin_and_is_certified_by_its_host(lines, tiny_
 
 
 @pytest.mark.parametrize("payments", [0, 1])
-def test_a_run_that_cannot_reach_its_ledger_stops_before_the_coins(lines, tiny_config, tmp_path, payments) -> None:
+def test_a_run_that_cannot_reach_its_ledger_stops_before_the_coins(lines, tiny_config, tmp_path, payments, at_home) -> None:
     folder = tmp_path / "run"
     config = tiny_config("insecure_seed=null", noise_multiplier=3.0, epsilon=9.0, accountant="rdp")
     line = lines(payments)
@@ -113,6 +97,6 @@ def test_a_run_that_cannot_reach_its_ledger_stops_before_the_coins(lines, tiny_c
     again = lines()
     train(again, config, folder, resume=True)
     assert again.events.count("coins") == 2 - payments and read_certificate(folder)["steps"] == 2
-    with on_the_host(tmp_path / "host"):
+    with at_home(tmp_path / "host"):
         (dataset,) = ledger_names()
         assert sum(spend.steps for spend in Ledger(dataset).spends()) == 2

@@ -9,10 +9,9 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,27 +21,14 @@ from halfmask.privacy.accounting import SampledGaussian, epsilon
 from halfmask.privacy.ledger import Ledger, ledger_names
 from halfmask.privacy.verification import verify_certificate
 from halfmask.training import sweep_ray
-from halfmask.training.sweep import PlannedRun, cost_together, expand, plan_sweep, read_certificate, run_state
-from halfmask.training.sweep_jobs import Board, Ending, Job, News, Outcome, carry_out, exit_code
+from halfmask.training.sweep import cost_together, read_certificate, run_state
+from halfmask.training.sweep_jobs import Board, Ending, carry_out, exit_code
 from halfmask.training.sweep_ray import RayCrew
 
 ray = pytest.importorskip("ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
 DELTA = 1e-3
-# σ is given: to find it takes longer than the steps.
-RECIPE: dict[str, Any] = {
-    "strategy": "top",
-    "batch": 8,
-    "epochs": 0.6,
-    "delta": DELTA,
-    "epsilon": 9.0,
-    "noise_multiplier": 3.0,
-    "accountant": "rdp",
-    "even_so": True,
-    "data": {"private": 40, "public": 20, "test": 4},
-    "model": {"weights": None, "input_size": [64, 48], "size": "nano"},
-}
 
 
 @dataclass(frozen=True)
@@ -78,36 +64,12 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
     cluster.shutdown()
 
 
-def planned(out: Path, seeds: int, **changes: Any) -> list[PlannedRun]:
-    return plan_sweep(RECIPE | changes, expand(["dpsgd"], [RECIPE["epsilon"]], [0.1], range(seeds)), [], out)
-
-
-class Acting(Board):
-    """Does something once, at a run's first step."""
-
-    def __init__(self, act: Callable[[], None] = lambda: None):
-        self.act: Callable[[], None] | None = act
-        self.again_: list[str] = []
-        self.words: list[str] = []
-
-    def hear(self, news: News) -> None:
-        if news.call == "step" and self.act is not None:
-            act, self.act = self.act, None
-            act()
-
-    def again(self, job: Job, outcome: Outcome) -> None:
-        self.again_.append(outcome.words)
-
-    def ended(self, job: Job, outcome: Outcome) -> None:
-        self.words.append(outcome.words)
-
-
-def test_eight_runs_with_a_worker_killed_on_the_way(machines, fresh_home, tmp_path) -> None:
-    runs = planned(tmp_path / "table", 8)
-    board = Acting(lambda: os.kill(machines.workers()[0], signal.SIGKILL))
+def test_eight_runs_with_a_worker_killed_on_the_way(machines, quick_sweep, acting, fresh_home, tmp_path) -> None:
+    runs = quick_sweep(8)
+    board = acting(lambda _: os.kill(machines.workers()[0], signal.SIGKILL))
     outcomes = carry_out(runs, RayCrew(machines.address, tmp_path / "table"), board)
     assert [one.ending for one in outcomes] == [Ending.DONE] * 8 and exit_code(outcomes) == 0
-    assert len(board.again_) == 1 and "its worker ended" in board.again_[0]
+    assert len(board.failed) == 1 and "its worker ended" in board.failed[0]
 
     # One account, whichever machine a run was on; none of their own homes knows the key, or a ledger.
     (dataset,) = ledger_names()
@@ -132,11 +94,11 @@ def test_eight_runs_with_a_worker_killed_on_the_way(machines, fresh_home, tmp_pa
     assert not (tmp_path / "table" / "runs" / ".sweep").exists()
 
 
-def test_a_budget_that_ends_in_the_middle(machines, fresh_home, tmp_path) -> None:
+def test_a_budget_that_ends_in_the_middle(machines, quick_sweep, acting, fresh_home, tmp_path) -> None:
     one = SampledGaussian(3.0, 0.2, 3)
     budget = epsilon([SampledGaussian(3.0, 0.2, 8)], DELTA, "rdp")
-    runs = planned(tmp_path / "table", 4, budget=budget)
-    outcomes = carry_out(runs, RayCrew(machines.address, tmp_path / "table"), Acting())
+    runs = quick_sweep(4, budget=budget)
+    outcomes = carry_out(runs, RayCrew(machines.address, tmp_path / "table"), Board())
     endings = [one.ending for one in outcomes]
     assert endings.count(Ending.DONE) == 2 and endings.count(Ending.REFUSED) == 2 and exit_code(outcomes) == 2
     assert all("spent or reserved" in one.words for one in outcomes if one.ending is Ending.REFUSED)
@@ -144,27 +106,27 @@ def test_a_budget_that_ends_in_the_middle(machines, fresh_home, tmp_path) -> Non
     assert sum(spend.steps for spend in Ledger(dataset).spends()) == 2 * one.steps
 
 
-def test_ctrl_c_and_the_same_command_again(machines, fresh_home, tmp_path) -> None:
-    def interrupt() -> None:
+def test_ctrl_c_and_the_same_command_again(machines, quick_sweep, acting, fresh_home, tmp_path) -> None:
+    def interrupt(number: int) -> None:
         raise KeyboardInterrupt
 
-    runs = planned(tmp_path / "table", 2, epochs=6)
+    runs = quick_sweep(2, epochs=6)
     with pytest.raises(KeyboardInterrupt):
-        carry_out(runs[:1], RayCrew(machines.address, tmp_path / "table"), Acting(interrupt))
+        carry_out(runs[:1], RayCrew(machines.address, tmp_path / "table"), acting(interrupt))
     stopped = read_certificate(runs[0].folder)
     assert 0 < stopped["steps"] < stopped["planned_steps"], "certified for the steps it took"
     assert run_state(runs[0]).value == "continue"
-    outcomes = carry_out(runs[:1], RayCrew(machines.address, tmp_path / "table"), Acting())
+    outcomes = carry_out(runs[:1], RayCrew(machines.address, tmp_path / "table"), Board())
     assert [one.ending for one in outcomes] == [Ending.DONE]
     whole = read_certificate(runs[0].folder)
     assert whole["run"] == stopped["run"] and whole["steps"] == whole["planned_steps"] == 30
 
 
-def test_a_run_without_its_ledger_stops_before_the_next_coin(machines, fresh_home, tmp_path) -> None:
-    (run,) = planned(tmp_path / "table", 1, epochs=200)
+def test_a_run_without_its_ledger_stops_before_the_next_coin(machines, quick_sweep, acting, fresh_home, tmp_path) -> None:
+    (run,) = quick_sweep(1, epochs=200)
     crew = RayCrew(machines.address, tmp_path / "table")
     with pytest.raises(HalfmaskError, match=r"the ledger's actor is gone.*same command goes on"):
-        carry_out([run], crew, Acting(lambda: ray.kill(crew.desk)))
+        carry_out([run], crew, acting(lambda _: ray.kill(crew.desk)))
     deadline = time.monotonic() + 120
     while machines.workers() and time.monotonic() < deadline:
         time.sleep(0.2)

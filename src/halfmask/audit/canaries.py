@@ -21,8 +21,6 @@ the rest is the image without them.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +36,7 @@ from halfmask.data.records import Datasets, Records
 from halfmask.data.tables import Arrays
 from halfmask.gradients.engine import Batch
 from halfmask.gradients.mechanism import METHODS, method_named
+from halfmask.privacy.home import throwaway_home
 from halfmask.tasks.base import Task, register
 from halfmask.training.config import RunConfig, build_config
 from halfmask.training.loop import Trainer
@@ -248,13 +247,5 @@ def ready(plan: Plan, private: Records, folder: Path, witness: Witness | None = 
 @contextmanager
 def quarantine() -> Iterator[Path]:
     """A home and a folder that are thrown away: canaries leave no entry in the user's ledgers and no file in the user's caches."""
-    before = os.environ.get("HALFMASK_HOME")
-    with tempfile.TemporaryDirectory(prefix="halfmask-audit-") as folder:
-        os.environ["HALFMASK_HOME"] = str(Path(folder) / "home")
-        try:
-            yield Path(folder) / "runs"
-        finally:
-            if before is None:
-                os.environ.pop("HALFMASK_HOME")
-            else:
-                os.environ["HALFMASK_HOME"] = before
+    with throwaway_home() as folder:
+        yield folder / "runs"

@@ -196,19 +196,34 @@ def coupled_loss_refused(make: Callable[[], Trainer]) -> Finding:
 
 
 def poisson_coins(trainer: Trainer) -> Finding:
-    """Each unit enters each step by a coin of probability q: count 10,000 batches."""
+    """Each unit enters each step by a coin of probability q: count 10,000 batches.
+
+    Everybody is counted by themselves too: slots that are filled one after the other can have the right number of people, and its spread,
+    but take somebody twice; and coins that favour some can add up.
+    """
     units, rate = len(trainer.setup.units), trainer.setup.sampling_rate
-    sizes = np.array([len(trainer.noised.poisson.draw()) for _ in range(_COIN_STEPS)])
-    low, high = (float(stats.binom.ppf(p, units * _COIN_STEPS, rate)) for p in (FALSE_ALARM / 2, 1 - FALSE_ALARM / 2))
+    batches = [trainer.noised.poisson.draw().numpy() for _ in range(_COIN_STEPS)]
+    sizes = np.array([len(batch) for batch in batches])
+    twice = sum(len(batch) != len(np.unique(batch)) for batch in batches)
+    each = np.bincount(np.concatenate(batches), minlength=units)
+    low, high = _counts(units * _COIN_STEPS, rate, FALSE_ALARM)
+    least, most = _counts(_COIN_STEPS, rate, FALSE_ALARM / units)
     expected = units * rate * (1 - rate)
     spread = float(sizes.var()) / expected
     return Finding(
         "poisson-coins",
-        low <= sizes.sum() <= high and abs(spread - 1) < 0.07,
-        f"{sizes.sum():,} inclusions; batch-size variance {spread:.3f} of the binomial one",
-        f"{low:,.0f} to {high:,.0f}; 0.93 to 1.07",
-        "batches of a fixed size, another rate, coins that are tossed once",
+        low <= sizes.sum() <= high and abs(spread - 1) < 0.07 and not twice and least <= each.min() <= each.max() <= most,
+        f"{sizes.sum():,} inclusions, of one unit from {each.min():,} to {each.max():,}; batch-size variance {spread:.3f} of the binomial "
+        f"one; {twice:,} batches with somebody twice",
+        f"{low:,.0f} to {high:,.0f}, of one unit {least:,.0f} to {most:,.0f}; 0.93 to 1.07; 0",
+        "batches of a fixed size, slots filled with replacement, another rate, coins that are tossed once",
     )
+
+
+def _counts(tosses: int, rate: float, alarm: float) -> tuple[float, float]:
+    """Between which numbers as many coins fall, but for false alarms."""
+    low, high = (float(stats.binom.ppf(p, tosses, rate)) for p in (alarm / 2, 1 - alarm / 2))
+    return low, high
 
 
 def public_batch_independent(trainer: Trainer, rows: Callable[[Batch], np.ndarray] | None = None, steps: int | None = None) -> Finding:

@@ -8,7 +8,7 @@ of the crop's resolution, which loses nothing of a strong view and some of a wea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cv2
@@ -16,6 +16,7 @@ import numpy as np
 
 from halfmask.audit.likeness import psnr, ssim
 from halfmask.audit.looks import look_at
+from halfmask.audit.membership import NOT_FOR_RELEASE
 from halfmask.audit.networks import fit_restorer, restored
 from halfmask.audit.recognition import fit as fit_recogniser
 from halfmask.audit.separation import share
@@ -35,6 +36,12 @@ CANNOT_SEE = (
     "better attackers: larger networks, more pictures of each person, higher resolution, video",
     "your people: `figures` are drawn, and what tells them apart (clothes, hair, build) is not what tells yours apart",
     "what the published labels give away without any view: the build of a body shows in its keypoints",
+)
+CANNOT_SEE_OF_YOURS = (
+    CANNOT_SEE[0],
+    "how much of the pose is left in a view: a rehearsal (--set rehearsal=true) tells that, and costs nothing",
+    "whether the pictures to be named are of other days: where they are of the same film as those to learn from, anybody is found",
+    CANNOT_SEE[2],
 )
 Options = dict[str, float | int]
 # From nearly everything to nothing; the blur of 25×25, σ = 10 is the one customary for these methods.
@@ -75,19 +82,26 @@ def audit_views(
     seed: int = 0,
     tell: Callable[[str], None] = lambda text: None,
     runs: int = 1,
+    own: PoseRecords | None = None,
+    dataset: str = "figures",
 ) -> dict[str, Any]:
-    """Attack every strength of the named views (all by default) on `figures`; the content of the audit's file.
+    """Attack every strength of the named views (all by default); the content of the audit's file.
 
     Args:
         runs: how often to train each network, from `seed` and the seeds after it, on the same people.
+        own: people to attack in the place of drawn ones, from `halfmask.audit.own_people`: what is found is about them, and is not for
+            release.
+        dataset: what they are called.
     """
     effort = effort or Effort()
+    if own is not None:
+        effort = replace(effort, pose_steps=0)
     seeds = range(seed, seed + runs)
     for name in names or ():
         make_view(name, {})
     chosen = [(name, options) for name in names or LADDER for options in LADDER.get(name, ({},))]
-    tell("drawing people")
-    people = figures_records("private", effort.crops, seed)
+    tell("drawing people" if own is None else "choosing people")
+    people = figures_records("private", effort.crops, seed) if own is None else own
     album = _Album.of(people, effort.subjects)
     rows = [_row("none (the image itself)", "", people.images, album, people, effort, seeds, tell)]
     for name, options in chosen:
@@ -100,8 +114,9 @@ def audit_views(
             rows[-1]["pose"] = _mean([{"pckh@0.5": score} for score in scores], 2) | {"people": 100}
     return {
         "audit": "view",
-        "dataset": "figures",
+        "dataset": dataset,
         "quick": effort == QUICK,
+        "not_for_release": None if own is None else NOT_FOR_RELEASE,
         "subjects": int(album.who.max()) + 1,
         "pictures_to_learn_from": len(album.learn),
         "pictures_to_name": len(album.test),
@@ -111,7 +126,7 @@ def audit_views(
         "rows": rows,
         "confidence": "95 % Clopper–Pearson intervals over the pictures to be named"
         + (f", at the mean of {runs} trainings of each network" if runs > 1 else "; one training of each network"),
-        "cannot_see": list(CANNOT_SEE),
+        "cannot_see": list(CANNOT_SEE if own is None else CANNOT_SEE_OF_YOURS),
     }
 
 

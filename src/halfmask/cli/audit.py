@@ -184,6 +184,12 @@ def inversion(
 @app.command("view")
 def view(
     view: Annotated[str | None, typer.Option(help="Views, with commas between, each at several strengths. (default: all)")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="A dataset of yours whose private people have subject ids: a folder, or a name below $HALFMASK_DATA. (default: figures)"
+        ),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A few people and little training: for trying the command, not for numbers.")
     ] = False,
@@ -191,18 +197,39 @@ def view(
         int, typer.Option(min=1, help="Train every network so often, from seeds that follow on, and tell mean and spread.")
     ] = 1,
     seed: SeedOption = 0,
-    out: OutOption = Path("audits"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the audit's file, picture and page. (default: audits for figures; private storage for real people)",
+            rich_help_panel=OUTPUT_PANEL,
+        ),
+    ] = None,
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure what ψ gives away of the embedded people: who it is, what the image was, and how much of the pose is left."""
-    from halfmask.audit.views import QUICK, audit_views
-    from halfmask.cli.console import note
+    """Measure what ψ gives away: who it is, what the image was, and, of the embedded people, how much of the pose is left.
+
+    With --data it reads your private people without noise: what it finds is for the data holder, and nothing of it is a run's.
+    """
+    from halfmask.audit.own_people import own_people
+    from halfmask.audit.views import QUICK, Effort, audit_views
+    from halfmask.cli.console import TerminalProgress, note, warn
+    from halfmask.privacy.home import private_folder
     from halfmask.report.audits import pose_against_identity
 
     use_threads(threads)
-    body = audit_views(None if view is None else names(view, "--view"), QUICK if quick else None, seed, note, runs)
-    _finish(body, out, as_json, pose_against_identity(body))
+    chosen = None if view is None else names(view, "--view")
+    effort = QUICK if quick else Effort()
+    if data in (None, "figures"):
+        body = audit_views(chosen, effort, seed, note, runs)
+        _finish(body, out or Path("audits"), as_json, pose_against_identity(body))
+        return
+    warn("this audit reads private people; what it finds is for the data holder, not for release")
+    with TerminalProgress() as progress:
+        people = own_people(str(data), effort.subjects, effort.crops, progress.stage)
+    dataset = Path(str(data)).resolve().name
+    place = out or private_folder("audits", f"view-{dataset}")
+    _finish(audit_views(chosen, effort, seed, note, runs, people, dataset), place, as_json)
 
 
 def _opened(run: Path, out: Path | None, device: str | None) -> tuple[TrainedRun, Path]:

@@ -11,6 +11,7 @@ import typer
 
 from halfmask.cli.settings import JsonOption
 from halfmask.errors import HalfmaskError
+from halfmask.words import a_or_an
 
 
 def check(
@@ -62,7 +63,7 @@ def _made_by(factory: str) -> tuple[Any, Any, Any]:
     try:
         made = getattr(importlib.import_module(module_name), name, None)
         if not callable(made):
-            found = "nothing of that name" if made is None else f"a {type(made).__name__}"
+            found = "nothing of that name" if made is None else f"{a_or_an(type(made).__name__)}"
             raise HalfmaskError(f"{module_name} has {found} at '{name}': expected a function that returns (model, loss_fn, batch)")
         parts = made()
     except HalfmaskError:

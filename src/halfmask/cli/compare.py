@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from halfmask.cli.crews import absent, carry_out_runs, crew_for
+from halfmask.cli.grids import compare_grid
 from halfmask.cli.settings import (
     OUTPUT_PANEL,
     RUN_PANEL,
@@ -15,6 +16,7 @@ from halfmask.cli.settings import (
     JsonOption,
     SetOption,
     ThreadsOption,
+    default_sweep_folder,
     names,
     numbers,
     use_threads,
@@ -24,15 +26,23 @@ from halfmask.cli.tradeoff import MatchedOption, PeopleOption, measure_tradeoff,
 from halfmask.errors import HalfmaskError
 
 if TYPE_CHECKING:
-    from halfmask.training.sweep import PlannedRun
-    from halfmask.training.sweep_jobs import Crew, Outcome
+    pass
 
 _GRID = "What is compared"
 
 
 def compare(
     recipe: Annotated[str, typer.Argument(help="Name (see 'halfmask recipes') or path of a recipe.")],
-    out: Annotated[Path, typer.Option(help="Folder for the runs, the table and the page.", rich_help_panel=OUTPUT_PANEL)],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the runs, the table and the page. (default: runs/ and the recipe's name)", rich_help_panel=OUTPUT_PANEL
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="'figures', a dataset folder, or a name below $HALFMASK_DATA. (default: the recipe's)", rich_help_panel=_GRID),
+    ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
@@ -47,6 +57,10 @@ def compare(
     clips: Annotated[
         str | None,
         typer.Option(help="Clip norms, with commas between. (default: the recipe's)", rich_help_panel=_GRID),
+    ] = None,
+    strategies: Annotated[
+        str | None,
+        typer.Option(help="Training strategies, with commas between. (default: the recipe's)", rich_help_panel=_GRID),
     ] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, with commas between.", rich_help_panel=_GRID)] = "0",
     assignments: SetOption = None,
@@ -107,23 +121,49 @@ def compare(
 ) -> None:
     """Run every combination and lay the results side by side, in a table, a chart, pictures and a page.
 
-    The same command goes on where it was stopped. Methods without noise run once per seed. Exits with code 2 if a run was refused, and
-    with 1 if one failed; the others are in the table all the same.
+    The same command goes on where it was stopped. Methods without noise run once per seed. A recipe that names a whole table (see
+    'halfmask recipes', pose/paper) is run and printed as such; the options then choose some of its rows. Exits with code 2 if a run was
+    refused, and with 1 if one failed; the others are in the table all the same.
     """
     from halfmask.cli.console import Console, TerminalProgress, note, say, say_json
+    from halfmask.cli.dry_run import dry_run
     from halfmask.gradients.mechanism import METHODS
     from halfmask.metrics.names import shown
     from halfmask.report.page import write_results
     from halfmask.report.tables import method_tables
     from halfmask.tasks.base import task_named
     from halfmask.training.config import build_config, load_recipe
+    from halfmask.training.grids import load_grid, narrowed, of_strategies
+    from halfmask.training.override import nested
     from halfmask.training.setup import pick_device
     from halfmask.training.sweep import collect, expand, is_done, plan_sweep
     from halfmask.training.sweep_jobs import exit_code
 
     body = load_recipe(recipe) | ({} if device is None else {"device": device})
+    body = nested({**body, **({} if data is None else {"data.name": data})})
+    out = out or default_sweep_folder(recipe)
     changes = assignments or []
     chosen = [] if methods is None else names(methods, "--methods")
+    some = None if strategies is None else names(strategies, "--strategies")
+    grid = load_grid(recipe) or (None if some is None else of_strategies(some))
+    crew = None if dry else crew_for(out, workers, ray, threads, gpus)
+    if grid is not None:
+        budgets = None if epsilons is None else numbers(epsilons, "--epsilons")
+        norms = None if clips is None else numbers(clips, "--clips")
+        use_threads(threads)
+        compare_grid(
+            narrowed(grid, chosen or None, budgets, norms, some),
+            recipe,
+            body,
+            out,
+            whole_numbers(seeds, "--seeds"),
+            changes,
+            overlays,
+            as_json,
+            crew,
+            (lambda runs: dry_run(runs, size, workers or 1, threads, as_json)) if dry else None,
+        )
+        return
     base = build_config(body, {"method": chosen[0]} if chosen else {}, changes)
     kind = task_named(base.task)
     chosen = chosen or [*(kind.compared or kind.methods)]
@@ -138,22 +178,19 @@ def compare(
     heights = shares(matched)
     pick_device(base.device)
     use_threads(threads)
-    grid = expand(
+    cells = expand(
         chosen,
         [base.epsilon] if epsilons is None else numbers(epsilons, "--epsilons"),
         [base.clip_norm] if clips is None else numbers(clips, "--clips"),
         whole_numbers(seeds, "--seeds"),
     )
-    planned = plan_sweep(body, grid, changes, out)
+    planned = plan_sweep(body, cells, changes, out)
     if dry:
-        from halfmask.cli.dry_run import dry_run
-
         return dry_run(planned, size, workers or 1, threads, as_json)
-    crew = _crew(out, workers, ray, threads, gpus)
     try:
         with TerminalProgress() as progress:
             judged = kind(base).load_test(progress.stage)
-        outcomes = _carry_out(planned, crew)
+        outcomes = carry_out_runs(planned, crew)
         done = [run for run in planned if is_done(run.folder)]
         if not done:
             raise HalfmaskError(f"none of the {len(planned)} runs came to its end; the first: {outcomes[0].words}")
@@ -162,7 +199,7 @@ def compare(
             place = out / "audit" if base.data.name == "figures" else None
             found, findings = measure_tradeoff([(None, run.folder) for run in done], place, True, people, matched=heights, device=device)
         note("writing the table and the page")
-        results = write_results(out, recipe, done, collect(done, out), judged, overlays, _absent(planned, outcomes))
+        results = write_results(out, recipe, done, collect(done, out), judged, overlays, absent(planned, outcomes))
     except KeyboardInterrupt:
         note(f"stopped; the same command goes on where {out} stands")
         raise typer.Exit(130) from None
@@ -179,38 +216,3 @@ def compare(
         say(f"trade-off: {findings / 'index.html'}")
     say(f"page: {out / 'index.html'}")
     raise typer.Exit(exit_code(outcomes))
-
-
-def _crew(out: Path, workers: int | None, ray: str | None, threads: int | None, gpus: float | None) -> Crew | None:
-    """Who does the work; None for this process, one run after the other."""
-    if ray is not None:
-        from halfmask.training.sweep_ray import RayCrew
-
-        return RayCrew(ray, out, workers, threads, gpus)
-    if gpus is not None:
-        raise HalfmaskError("--gpus is what a run asks Ray for: add --ray, or leave it out (with --workers, GPUs are shared out)")
-    if workers is None or workers == 1:
-        return None
-    from halfmask.training.sweep_workers import LocalWorkers
-
-    return LocalWorkers(workers, threads)
-
-
-def _carry_out(planned: Sequence[PlannedRun], crew: Crew | None) -> list[Outcome]:
-    from halfmask.cli.boards import Bars, board_for
-    from halfmask.cli.console import TerminalProgress
-    from halfmask.training.sweep_jobs import Here, carry_out
-
-    if crew is None:
-        with TerminalProgress() as progress:
-            return carry_out(planned, Here(), Bars(progress))
-    with board_for(len(planned)) as board:
-        return carry_out(planned, crew, board)
-
-
-def _absent(planned: Sequence[PlannedRun], outcomes: Sequence[Outcome]) -> dict[str, str]:
-    """The runs that are not in the table, and why."""
-    from halfmask.training.sweep_jobs import Ending
-
-    pairs = zip(planned, outcomes, strict=True)
-    return {run.combination.label: f"{one.ending.value}: {one.words}" for run, one in pairs if one.ending is not Ending.DONE}

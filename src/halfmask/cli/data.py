@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from halfmask.cli.anonymise import anonymise
+from halfmask.cli.convert import convert
 from halfmask.cli.settings import OUTPUT_PANEL, JsonOption, use_threads
 
 if TYPE_CHECKING:
@@ -85,26 +86,28 @@ def inspect(
         ),
     ] = None,
     people: Annotated[int, typer.Option(min=1, help="How many people, or clips, are on the picture.", rich_help_panel=OUTPUT_PANEL)] = 12,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with code 2 if anything had better be mended.", rich_help_panel=OUTPUT_PANEL)
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Say what a dataset holds, what is wrong with it, and whom a unit of privacy would be.
 
     Opens every image or video to find damaged ones, and writes nothing but the picture that is asked for. For the holder of the
-    data alone: unlike every other command, it names images and shows annotations that are wrong.
+    data alone: unlike every other command, it names images and shows annotations that are wrong. All that is wrong is told at once.
     """
-    from halfmask.cli.console import Console, TerminalProgress, say, say_json
-    from halfmask.cli.inspection import named, tables
+    from halfmask.cli.console import TerminalProgress, say, say_json
+    from halfmask.cli.inspection import look_at_people, named
     from halfmask.data.datasets import find_folder
     from halfmask.data.files import BadAnnotations
-    from halfmask.data.formats import read_annotations
-    from halfmask.data.inspect import inspect_dataset, sheet_of_people
     from halfmask.data.inspectors import TAKES_MASKS, find_out_format, inspector_of
     from halfmask.data.skeleton import skeleton_named
     from halfmask.errors import HalfmaskError
-    from halfmask.report.overlay import save_png
 
     use_threads(None)
     target = skeleton_named(skeleton)
+    pictured = people if sheet else 0
+    refused: BadAnnotations | None = None
     try:
         inspector_of(format)
         folder = find_folder(path)
@@ -115,13 +118,16 @@ def inspect(
         if options and kind not in TAKES_MASKS:
             named_so = ", ".join(f"--{name.replace('_', '-')}" for name in options)
             raise HalfmaskError(f"{named_so} is for clips, and this dataset's format is '{kind}': leave it away")
-        if look is not None:
-            with TerminalProgress() as progress:
-                told = lambda done, total: progress.stage("opening files", done, total)  # noqa: E731
-                seen = look(folder, kind, open_images=not quick, pictured=people if sheet else 0, progress=told, **options)
-            _show(seen, sheet, as_json)
-            return
-        found = read_annotations(folder, format, tuple(annotations or ()))
+        with TerminalProgress() as progress:
+            told = lambda done, total: progress.stage("opening files", done, total)  # noqa: E731
+            if look is None:
+                # What the shape of LSP's matrix tells is overruled by what was said alone, so that is handed on as it was.
+                wanted = format or ("folder" if kind == "folder" else None)
+                seen, refused = look_at_people(
+                    folder, wanted, target, tuple(annotations or ()), open_images=not quick, pictured=pictured, progress=told
+                )
+            else:
+                seen = look(folder, kind, open_images=not quick, pictured=pictured, progress=told, **options)
     except BadAnnotations as error:
         if as_json:
             say_json({"problem": str(error), "details": list(error.details)})
@@ -129,19 +135,14 @@ def inspect(
             for line in named(error.details):
                 say(line)
         raise
-    with TerminalProgress() as progress:
-        result = inspect_dataset(found, target, not quick, progress=lambda done, total: progress.stage("opening images", done, total))
-    if sheet is not None:
-        save_png(sheet, sheet_of_people(found, people))
-    if as_json:
-        say_json(result.to_json() | ({"sheet": str(sheet)} if sheet else {}))
-        return
-    for part in tables(result):
-        Console().print(part, markup=False, highlight=False, soft_wrap=True) if isinstance(part, str) else Console().print(part)
-    if sheet is not None:
-        say(f"picture: {sheet}")
+    _show(seen, sheet, as_json)
+    if refused is not None:
+        raise refused
+    if strict and seen.problems:
+        raise HalfmaskError(f"{seen.problems:,} things had better be mended, and --strict lets none of them pass: they are told above")
 
 
+app.command("convert")(convert)
 app.command("anonymise")(anonymise)
 
 

@@ -2,17 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 from rich.table import Table
 
-from halfmask.data.inspect import Inspection, PartFacts
-from halfmask.data.people import BAD_FILES, count_reasons
+from halfmask.data.files import BadAnnotations, Complaints
+from halfmask.data.folder import folder_body, read_sound
+from halfmask.data.folder_checks import FIELDS, unknown_fields
+from halfmask.data.formats import read_annotations
+from halfmask.data.inspect import Inspection, PartFacts, inspect_dataset, sheet_of_people
+from halfmask.data.inspectors import Looked
+from halfmask.data.people import BAD_FILES, Annotations, count_reasons
+from halfmask.data.schema import schema_problems
+from halfmask.data.skeleton import Skeleton
 
 _METRICS = {"pckh": "PCKh (head boxes)", "pck": "PCK of torso length", "oks-ap": "OKS-AP, as COCO"}
 _NAMED_FILES = 20
 # Wider histograms are gathered from here on.
 _MANY_PEOPLE = 6
+
+
+def look_at_people(
+    folder: Path,
+    format: str | None,
+    target: Skeleton,
+    annotations: tuple[str, ...] = (),
+    *,
+    open_images: bool,
+    pictured: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Looked, BadAnnotations | None]:
+    """Look at a dataset of people with joints.
+
+    Returns:
+        What is told, and, where records of one's own folder cannot be used, the error to end with: the others are looked at all the
+        same, so that everything can be mended at once.
+    """
+    if format != "folder" or annotations:
+        found = read_annotations(folder, format, annotations)
+        result = inspect_dataset(found, target, open_images, progress=progress)
+        return Looked(result.to_json(), list(tables(result)), _pictured(found, pictured), result.problems), None
+    body = folder_body(folder)
+    sound, complaints = read_sound(folder, body)
+    refused = _refusal(complaints, body)
+    notes, misspelt = _notes(unknown_fields(body["records"]))
+    seen = Looked({}, [])
+    if sound.parts:
+        result = inspect_dataset(sound, target, open_images, progress=progress)
+        seen = Looked(result.to_json(), list(tables(result)), _pictured(sound, pictured), result.problems + misspelt)
+    told = {} if refused is None else {"problem": str(refused), "details": list(refused.details)}
+    lines = [] if refused is None else list(named(refused.details))
+    return Looked(told | seen.body | {"notes": notes}, [*lines, *notes, *seen.lines], seen.sheet, seen.problems), refused
+
+
+def _pictured(found: Annotations, people: int) -> np.ndarray | None:
+    return sheet_of_people(found, people) if people else None
+
+
+def _refusal(complaints: Complaints, body: dict[str, Any]) -> BadAnnotations | None:
+    """What a reader would say, with the places that the schema names beside the words of our own checks."""
+    by_schema = [
+        (-1 if number is None else number, f"annotations.json{'' if number is None else f', record {number}'}, by the schema: {text}")
+        for number, text in schema_problems(body)
+    ]
+    try:
+        complaints.raise_if_any(len(body["records"]))
+    except BadAnnotations as refused:
+        # Sorting keeps the order of what is about one record.
+        lines = sorted([*complaints.details, *by_schema], key=lambda one: one[0])
+        return BadAnnotations(str(refused), [text for _, text in lines])
+    if by_schema:
+        return BadAnnotations("annotations.json is not as its schema says: see docs/schema.md", [text for _, text in by_schema])
+    return None
+
+
+def _notes(unknown: dict[str, int]) -> tuple[list[str], int]:
+    """Fields without a meaning, and how many of them look like a misspelt one that has."""
+    notes, misspelt = [], 0
+    for name, count in unknown.items():
+        near = difflib.get_close_matches(name, FIELDS, n=1, cutoff=0.7)
+        misspelt += bool(near)
+        notes.append(f"{count:,} records have a field '{name}', which is not read{f': is it {near[0]!r}?' if near else ''}")
+    return notes, misspelt
 
 
 def tables(inspection: Inspection) -> Iterator[Table | str]:
@@ -110,6 +185,9 @@ def _problems(part: PartFacts) -> Iterator[str]:
     boxes = [f"{one.image}, {one.detail}: {one.reason}" for one in (*part.odd, *part.bad) if one.reason not in BAD_FILES]
     yield from named(files)
     yield from named(boxes)
+    for reason, count in count_reasons(part.doubts).items():
+        yield f"{part.name}: {count:,} × {reason} (kept: look at it)"
+    yield from named([f"{one.image}, {one.detail}: {one.reason}" for one in part.doubts])
     for scene, count in part.scenes.items():
         yield f"{part.name}: {count:,} people of the scene {scene}"
 

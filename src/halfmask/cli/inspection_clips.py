@@ -39,7 +39,8 @@ def look_at_clips(
     # Films' own masks tell by themselves whether they are of the person or of what is protected.
     protection = Protection(protect if config.masks == "own" else config.protect, source, config.margin)
     found = inspect_clips(clips, folder, format, open_images, protection, progress=progress)
-    return Looked(found.to_json(), list(tables(found)), sheet_of_clips(clips, pictured, protection) if pictured else None)
+    problems = sum(len(part.bad) + len(part.odd) for part in found.parts) + sum(found.torn.values())
+    return Looked(found.to_json(), list(tables(found)), sheet_of_clips(clips, pictured, protection) if pictured else None, problems)
 
 
 def tables(found: ClipInspection) -> Iterator[Table | str]:

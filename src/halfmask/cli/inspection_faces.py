@@ -20,7 +20,8 @@ def look_at_faces(folder: Path, format: str, *, open_images: bool, pictured: int
     """Look at a folder of faces, in any of their formats."""
     faces = read_faces(folder, format)
     found = inspect_faces(faces, open_images, progress=progress)
-    return Looked(found.to_json(), list(tables(found)), sheet_of_faces(faces, pictured) if pictured else None)
+    problems = sum(len(part.bad) + len(part.odd) for part in found.parts) + len(found.overlaps)
+    return Looked(found.to_json(), list(tables(found)), sheet_of_faces(faces, pictured) if pictured else None, problems)
 
 
 def tables(found: FaceInspection) -> Iterator[Table | str]:

@@ -20,7 +20,8 @@ def look_at_pictures(folder: Path, format: str, *, open_images: bool, pictured: 
     """Look at a folder of pictures, in any of their formats."""
     pictures = read_picture_folder(folder, format)
     found = inspect_pictures(pictures, open_images, progress=progress)
-    return Looked(found.to_json(), list(tables(found)), sheet_of_pictures(pictures, pictured) if pictured else None)
+    problems = len(found.bad) + found.recurring
+    return Looked(found.to_json(), list(tables(found)), sheet_of_pictures(pictures, pictured) if pictured else None, problems)
 
 
 def tables(found: PictureInspection) -> Iterator[Table | str]:

@@ -27,7 +27,7 @@ def show(
     adjacency: Annotated[str, typer.Option(help="zero-out, replace-one or add-remove.")] = "zero-out",
     as_json: JsonOption = False,
 ) -> None:
-    """List every run on a dataset, what it paid for, and the total, related datasets included."""
+    """List every run on a dataset: when, where, by what method and at what ε; and the total, related datasets included."""
     from rich.table import Table
 
     from halfmask.cli.console import Console, say, say_json
@@ -41,14 +41,17 @@ def show(
     if not books:
         say("no ledger yet: nothing was spent on any dataset here")
     for book in books:
-        table = Table(title=f"dataset {book['dataset']}", title_justify="left")
-        for heading in ("run", "method", "unit", "σ", "q", "steps", "reserved", "C"):
-            table.add_column(heading, justify="left" if heading in ("run", "method", "unit") else "right")
+        named = ", ".join(book["names"])
+        table = Table(title=f"dataset {book['dataset']}{f' ({named})' if named else ''}", title_justify="left")
+        for heading in ("date", "run", "folder", "method", "unit", "ε", "σ", "steps", "reserved"):
+            table.add_column(heading, justify="right" if heading in ("ε", "σ", "steps", "reserved") else "left", overflow="fold")
         for run in book["runs"]:
             sigma = f"{run['noise_multiplier']:.4g}" if run["noise_multiplier"] else "none"
-            row = (run["run"], run["method"], run["unit"], sigma, f"{run['sampling_rate']:.4g}", f"{run['steps']:,}")
-            table.add_row(*row, f"{run['reserved']:,}" if run["reserved"] else "", f"{run['clip_norm']:g}")
+            epsilon = "∞" if run["epsilon"] == "infinity" else f"{run['epsilon']:.4g}"
+            row = (run["date"], run["run"], run["folder"] or "–", run["method"], run["unit"], epsilon, sigma, f"{run['steps']:,}")
+            table.add_row(*row, f"{run['reserved']:,}" if run["reserved"] else "")
         Console().print(table)
+        say(f"ε of each run by itself, at δ = {delta:g}, {adjacency}; its certificate has it at its own δ and by its own accountant")
         for run in book["runs"]:
             if run["unbounded"]:
                 say(f"run {run['run']} has no bound: {run['unbounded']}", "yellow")
@@ -144,26 +147,39 @@ def _one_ledger(dataset: str) -> Ledger:
 
 def _summary(ledger: Ledger, delta: float, adjacency: Any) -> dict[str, Any]:
     from halfmask.privacy.account import account_of
-    from halfmask.privacy.spends import common_unit, no_bound, total_epsilon
+    from halfmask.privacy.spends import Spend, common_unit, no_bound, plans_of, total_epsilon
 
     account = account_of(ledger)
+    named = {line["run"]: line for line in ledger.lines("run")}
     runs: dict[str, dict[str, Any]] = {}
-    for spend in ledger.spends():
+    paid: dict[str, list[Spend]] = {}
+    for line in ledger.lines("spend"):
+        spend = Spend.from_json(line)
         fields = ("run", "method", "unit", "noise_multiplier", "sampling_rate", "clip_norm", "unbounded")
-        fresh = {name: getattr(spend, name) for name in fields} | {"steps": 0, "reserved": 0}
+        about = named.get(spend.run, {})
+        where = {"dataset": about.get("dataset", ""), "folder": about.get("folder", ""), "date": line["time"][:10]}
+        fresh = {name: getattr(spend, name) for name in fields} | where | {"steps": 0, "reserved": 0}
         run = runs.setdefault(spend.run, fresh)
         run["steps"] += spend.steps
-    for run in runs.values():
-        run["reserved"] = max(0, ledger.reserved(run["run"]) - run["steps"])
+        paid.setdefault(spend.run, []).append(spend)
+    # Runs of a sweep differ in their seed or clip norm alone, and cost the same: an accountant takes a second for each.
+    costs: dict[Any, float] = {}
+    for name, run in runs.items():
+        run["reserved"] = max(0, ledger.reserved(name) - run["steps"])
+        plans = (no_bound(paid[name]), *([] if no_bound(paid[name]) else plans_of(paid[name], adjacency)))
+        if plans not in costs:
+            costs[plans] = total_epsilon(paid[name], delta, adjacency)
+        run["epsilon"] = costs[plans] if costs[plans] < float("inf") else "infinity"
     spends = account.spends() if account is not None else ledger.spends()
-    total = total_epsilon(spends, delta, adjacency)
+    total = total_epsilon(spends, delta, adjacency) if account is None else account.total(delta, adjacency)
     return {
         "dataset": ledger.dataset,
+        "names": list(dict.fromkeys(line["dataset"] for line in named.values())),
         "runs": list(runs.values()),
         "related": account.related_names if account is not None else [],
         "total": total if total < float("inf") else "infinity",
         "unit": common_unit(spends) or "unit",
-        "no_bound": no_bound(spends),
+        "no_bound": no_bound(spends) or ("" if account is None else account.missed(adjacency)),
         "delta": delta,
         "public": account.publications() if account is not None else [],
         "budgets": ledger.budgets(),

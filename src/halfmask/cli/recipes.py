@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -19,7 +20,7 @@ def recipes(context: typer.Context, as_json: JsonOption = False) -> None:
     from halfmask.cli.console import say, say_json
     from halfmask.training.config import recipe_names, recipe_text
 
-    found = {name: first_comment(recipe_text(name)) for name in recipe_names()}
+    found = {name: description(recipe_text(name)) for name in recipe_names()}
     if as_json:
         say_json([{"name": name, "about": about} for name, about in found.items()])
         return
@@ -61,9 +62,12 @@ def settings(as_json: JsonOption = False) -> None:
     print(settings_page(), end="")
 
 
-def first_comment(text: str) -> str:
-    """The first comment line of a recipe."""
-    return next((line.lstrip("# ").rstrip() for line in text.splitlines() if line.startswith("#")), "")
+def description(text: str) -> str:
+    """What a recipe says of itself: the first sentence of the comment that it opens with, whole."""
+    whole = " ".join(line.lstrip("# ").rstrip() for line in opening_comment(text).splitlines())
+    # A full stop within a sentence ("et al. (2024)", "σ = 0.5") is not followed by a capital.
+    end = re.search(r"[.!?](?=\s+[A-Z`]|$)", whole)
+    return whole if end is None else whole[: end.end()]
 
 
 def opening_comment(text: str) -> str:

@@ -80,9 +80,17 @@ def quieten() -> None:
 
 def default_folder(recipe: str | None, task: str, method: str) -> Path:
     """`runs/<recipe or task>-<method>-<time>`."""
-    source = Path(recipe).stem if recipe and recipe.endswith((".yaml", ".yml")) else recipe or task
-    name = re.sub(r"[^A-Za-z0-9_.]+", "-", source).strip("-")
-    return Path("runs") / f"{name}-{method}-{datetime.now():%Y%m%d-%H%M%S}"
+    return Path("runs") / f"{_folder_name(recipe or task)}-{method}-{datetime.now():%Y%m%d-%H%M%S}"
+
+
+def default_sweep_folder(recipe: str) -> Path:
+    """`runs/<recipe>`: without a time, for the same command goes on where it was stopped."""
+    return Path("runs") / _folder_name(recipe)
+
+
+def _folder_name(recipe: str) -> str:
+    source = Path(recipe).stem if recipe.endswith((".yaml", ".yml")) else recipe
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", source).strip("-")
 
 
 def numbers(text: str, option: str) -> list[float]:

@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 
 from halfmask.data.figures import Figure, World
-from halfmask.data.folder import SPLITS
+from halfmask.data.folder_checks import SPLITS, VERSION
 from halfmask.errors import HalfmaskError
 
 Report = Callable[[str, int, int], None]
@@ -45,7 +45,7 @@ def export_figures(folder: Path, counts: dict[str, int], seed: int = 0, report: 
     for split in SPLITS:
         records += _draw_split(folder, split, counts.get(split, 0), seed, report)
     # Last, so that a folder with annotations is a folder with all its pictures.
-    (folder / "annotations.json").write_text(json.dumps({"records": records}, indent=1) + "\n")
+    (folder / "annotations.json").write_text(json.dumps({"version": VERSION, "records": records}, indent=1) + "\n")
     return len({record["image"] for record in records})
 
 
@@ -78,7 +78,7 @@ def _record(image: str, split: str, figure: Figure) -> dict[str, Any]:
         "split": split,
         "box": _person_box(figure),
         "joints": joints,
-        "head_box": [round(float(corner), 2) for corner in figure.head_box],
+        "head_box": [round(float(value), 2) for value in (*figure.head_box[:2], *(figure.head_box[2:] - figure.head_box[:2]))],
         "subject": f"{split}-{figure.subject}",
     }
 

@@ -21,7 +21,7 @@ from halfmask.errors import HalfmaskError
 
 # Where the releases of MPII, COCO and Human-Art put their annotation files.
 _ANNOTATION_FOLDERS = ("", "annotations", "annot")
-_KINDS_TOLD = 3
+_KINDS_TOLD = 12
 _LONGEST_VALUE = 120
 
 
@@ -109,20 +109,29 @@ class Complaints:
 
     def __init__(self, path: Path, noun: str, folder: Path, plural: str = ""):
         self.path, self.noun, self.folder, self.plural = path, noun, folder, plural or f"{noun}s"
+        self.entries: set[int] = set()
+        self.details: list[tuple[int, str]] = []
         self._kinds: dict[str, int] = {}
-        self._details: list[str] = []
 
     def add(self, number: int, image: Any, problem: str, value: Any = None) -> None:
-        """Note an entry.
+        """Note something wrong with an entry; there may be more.
 
         Args:
+            number: its place in the list; -1 for what concerns the file as a whole.
             problem: what was found and expected, without a word that comes from the entry.
             value: what the entry holds there, for its holder.
         """
         self._kinds[problem] = self._kinds.get(problem, 0) + 1
+        self.entries.add(number)
         held = "" if value is None else f" (it holds {_shortened(value)})"
         of_image = f", image {image!r}" if isinstance(image, str) else ""
-        self._details.append(f"{self.path.name}, {self.noun} {number}{of_image}: {problem}{held}")
+        place = "" if number < 0 else f", {self.noun} {number}{of_image}"
+        self.details.append((number, f"{self.path.name}{place}: {problem}{held}"))
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """How often each kind of mistake was made."""
+        return dict(self._kinds)
 
     def __bool__(self) -> bool:
         return bool(self._kinds)
@@ -135,9 +144,9 @@ class Complaints:
         told = "; ".join(f"{count:,} × {problem}" for problem, count in kinds[:_KINDS_TOLD])
         more = f"; and {len(kinds) - _KINDS_TOLD} other kinds of mistake" if len(kinds) > _KINDS_TOLD else ""
         raise BadAnnotations(
-            f"{self.path}: {sum(self._kinds.values()):,} of {total:,} {self.plural} cannot be used: {told}{more}. "
+            f"{self.path}: {len(self.entries - {-1}):,} of {total:,} {self.plural} cannot be used: {told}{more}. "
             f"Mend or remove them: {where_named(self.folder)}",
-            self._details,
+            [text for _, text in self.details],
         )
 
 

@@ -1,31 +1,33 @@
-"""A folder of your own images: `annotations.json` beside them.
+"""A folder of your own images: `annotations.json` beside them; docs/schema.md explains every field.
 
-    {"records": [{"image": "images/0001.jpg", "split": "private", "box": [x, y, width, height],
-                  "joints": [[x, y, v], … 16 in MPII order], "head_box": [x1, y1, x2, y2], "subject": "anything"}, …]}
+    {"version": 2,
+     "records": [{"image": "images/0001.jpg", "split": "private", "box": [x, y, width, height],
+                  "joints": [[x, y, v], … 16 in MPII order], "head_box": [x, y, width, height], "subject": "anything"}, …]}
 
 `split` is `private`, `public` or `test`. `box` is the person's box; the crop is that box grown by a quarter and to the network's shape.
-`v` is 0 for a joint that is not labelled, 1 for occluded, 2 for visible. `subject` is optional; without it the unit `subject` cannot be
-protected.
+`v` is 0 for a joint that is not labelled, 1 for occluded, 2 for visible. `head_box` and `subject` are optional; without the first people
+are scored by PCK instead of PCKh, without the second the unit `subject` cannot be protected.
+
+Before version 2 a `head_box` was two corners. Where a file does not say its version, that of its head boxes which can be read both ways
+are refused, and so are, at any version, those that lie on the head as corners alone: a wrong scale would spoil PCKh without a word.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from halfmask.data.figures import JOINT_NAMES
-from halfmask.data.files import Complaints, describe, finite_array, read_json
-from halfmask.data.people import Annotations, Part, Person
+from halfmask.data.files import Complaints, read_json
+from halfmask.data.folder_checks import SPLITS as SPLITS
+from halfmask.data.folder_checks import check_entries
+from halfmask.data.people import Annotations, Box, Part, Person
 from halfmask.data.pose_records import PoseRecords
 from halfmask.data.reading import read_people
 from halfmask.data.skeleton import MPII
 from halfmask.errors import HalfmaskError
-
-SPLITS = ("private", "public", "test")
-_FIELDS = {"image": str, "split": str, "box": list, "joints": list, "head_box": list}
-_KIND_NAMES = {str: "a text", list: "a list"}
 
 
 def detect_folder(folder: Path) -> bool:
@@ -34,13 +36,27 @@ def detect_folder(folder: Path) -> bool:
 
 
 def read_folder(folder: Path) -> Annotations:
-    """The people of a folder, by split; no image is opened."""
-    entries = _read_annotations(folder)
-    subjects = {name: i for i, name in enumerate(sorted({str(entry["subject"]) for entry in entries if "subject" in entry}))}
-    images = {name: i for i, name in enumerate(sorted({entry["image"] for entry in entries}))}
+    """The people of a folder, by split; no image is opened. Anything wrong with any record refuses all of it."""
+    body = folder_body(folder)
+    read, complaints = read_sound(folder, body)
+    complaints.raise_if_any(len(body["records"]))
+    return read
+
+
+def read_sound(folder: Path, body: dict[str, Any]) -> tuple[Annotations, Complaints]:
+    """The people of the sound records of a folder, for a look at them, and all that is wrong with the others."""
+    path = folder / "annotations.json"
+    complaints = Complaints(path, "record", folder)
+    sound = check_entries(body["records"], body.get("version"), complaints)
+    return Annotations("folder", folder, MPII, _parts(folder, sound), (path,)), complaints
+
+
+def _parts(folder: Path, sound: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Part]:
+    subjects = {name: i for i, name in enumerate(sorted({str(entry["subject"]) for _, entry in sound if "subject" in entry}))}
+    images = {name: i for i, name in enumerate(sorted({entry["image"] for _, entry in sound}))}
     parts = {}
     for split in SPLITS:
-        chosen = [(number, entry) for number, entry in enumerate(entries) if entry["split"] == split]
+        chosen = [(number, entry) for number, entry in sound if entry["split"] == split]
         if not chosen:
             continue
         people = tuple(
@@ -50,7 +66,7 @@ def read_folder(folder: Path) -> Annotations:
                 images[entry["image"]],
                 tuple(entry["box"]),
                 np.asarray(entry["joints"], np.float64),
-                tuple(entry["head_box"]),
+                corners_of(entry["head_box"]) if "head_box" in entry else None,
                 subject=subjects[str(entry["subject"])] if "subject" in entry else None,
                 subject_name=str(entry.get("subject", "")),
                 annotation_id=number,
@@ -58,7 +74,13 @@ def read_folder(folder: Path) -> Annotations:
             for number, entry in chosen
         )
         parts[split] = Part(split, tuple(sorted({entry["image"] for _, entry in chosen})), people)
-    return Annotations("folder", folder, MPII, parts, (folder / "annotations.json",))
+    return parts
+
+
+def corners_of(box: Sequence[float]) -> Box:
+    """x1, y1, x2, y2 of x, y, width, height."""
+    x, y, width, height = map(float, box)
+    return x, y, x + width, y + height
 
 
 def folder_records(folder: Path, size: tuple[int, int] = (256, 192), only: tuple[str, ...] = SPLITS) -> dict[str, PoseRecords]:
@@ -71,7 +93,8 @@ def folder_records(folder: Path, size: tuple[int, int] = (256, 192), only: tuple
     return {split: read_people(annotations, annotations.parts[split], size)[0] for split in only if split in annotations.parts}
 
 
-def _read_annotations(folder: Path) -> list[dict[str, Any]]:
+def folder_body(folder: Path) -> dict[str, Any]:
+    """What `annotations.json` holds, if it lists records at all; they are not looked at."""
     if not folder.is_dir():
         raise HalfmaskError(f"no folder at {folder}: give the path of a dataset folder, or 'figures' for the embedded one")
     path = folder / "annotations.json"
@@ -83,27 +106,5 @@ def _read_annotations(folder: Path) -> list[dict[str, Any]]:
         raise HalfmaskError(f'{path} has no list "records": expected {{"records": [...]}}')
     if not entries:
         raise HalfmaskError(f"{path} lists no records: the dataset is empty")
-    complaints = Complaints(path, "record", folder)
-    for number, entry in enumerate(entries):
-        problem = _problem(entry)
-        if problem:
-            complaints.add(number, entry.get("image") if isinstance(entry, dict) else None, *problem)
-    complaints.raise_if_any(len(entries))
-    return entries
-
-
-def _problem(entry: Any) -> tuple[str, Any] | None:
-    """What is wrong with an entry, in words that hold nothing of it, and the value that is wrong."""
-    if not isinstance(entry, dict):
-        return f"found {describe(entry)}, expected an object", entry
-    for name, kind in _FIELDS.items():
-        if not isinstance(entry.get(name), kind):
-            return f"no valid '{name}': found {describe(entry.get(name))}, expected {_KIND_NAMES[kind]}", entry.get(name)
-    if entry["split"] not in SPLITS:
-        return f"'split' is another word than {', '.join(SPLITS)}", entry["split"]
-    for name, shape in (("box", (4,)), ("head_box", (4,)), ("joints", (len(JOINT_NAMES), 3))):
-        if finite_array(entry[name], shape) is None:
-            return f"'{name}' is {describe(entry[name])}, expected {'×'.join(map(str, shape))} finite numbers", entry[name]
-    if not (entry["box"][2] > 0 and entry["box"][3] > 0):
-        return "'box' has no area: expected a width and a height above 0", entry["box"]
-    return None
+    found: dict[str, Any] = body
+    return found

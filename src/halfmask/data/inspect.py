@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from halfmask.data.crops import box_problem, crop_people
+from halfmask.data.doubts import doubts_about
 from halfmask.data.images import read_image
 from halfmask.data.mapping import map_joints
 from halfmask.data.overlaps import Overlap, find_overlaps
@@ -39,6 +40,7 @@ class PartFacts:
         labelled: for each joint, the share of people who have it labelled.
         bad: image files that are missing or damaged, and boxes outside their image; empty if images were not opened.
         odd: people whom their annotation alone keeps out, or changes; not those whom everybody leaves out (crowds, nobody labelled).
+        doubts: people whose annotation or image can be used and had better be looked at.
     """
 
     name: str
@@ -52,6 +54,7 @@ class PartFacts:
     bad: tuple[LeftOut, ...]
     head_boxes: int
     odd: tuple[LeftOut, ...] = ()
+    doubts: tuple[LeftOut, ...] = ()
 
     @property
     def images_with_people(self) -> int:
@@ -81,6 +84,11 @@ class Inspection:
     overlaps: dict[str, Overlap] = field(default_factory=dict)
 
     @property
+    def problems(self) -> int:
+        """How many things had better be mended before anything is trained: what `--strict` does not let pass."""
+        return sum(len(part.bad) + len(part.odd) + len(part.doubts) for part in self.parts) + len(self.overlaps)
+
+    @property
     def metric(self) -> str:
         """How a model is scored on this dataset."""
         if any(part.truth is not None for part in self.annotations.parts.values()):
@@ -104,6 +112,7 @@ class Inspection:
             "images_opened": self.opened,
             "parts": {part.name: _part_json(part) for part in self.parts},
             "overlaps": {name: {"pictures": one.pictures, "subjects": one.subjects} for name, one in self.overlaps.items()},
+            "problems": self.problems,
             "image_cost": {str(people): round(cost, 3) for people, cost in self.image_cost.items()},
             "mapping": {
                 "to": self.target.name,
@@ -233,6 +242,7 @@ def _facts(part: Part, skeleton: Skeleton, sizes: dict[Path, tuple[int, ...] | N
         bad=tuple(problems.values()),
         head_boxes=sum(person.head_box is not None for person in good),
         odd=tuple(one for one in part.left_out if one.reason not in (CROWD, NO_JOINT)),
+        doubts=tuple(doubts_about(part.people, sizes or {})),
     )
 
 
@@ -251,5 +261,6 @@ def _part_json(part: PartFacts) -> dict[str, Any]:
             for one in (*part.odd, *part.bad)
             if one.reason not in (MISSING, UNREADABLE)
         ],
+        "doubts": [{"image": one.image, "reason": one.reason, "detail": one.detail} for one in part.doubts],
         "head_boxes": part.head_boxes,
     }

@@ -35,11 +35,13 @@ class Looked:
         body: for programs.
         lines: tables and lines of text, in the order they are shown.
         sheet: a picture of some records, H×W×3, where one was asked for.
+        problems: how many things had better be mended, which `--strict` does not let pass.
     """
 
     body: dict[str, Any]
     lines: list[Table | str] = field(default_factory=list)
     sheet: np.ndarray | None = None
+    problems: int = 0
 
 
 class Inspect(Protocol):

@@ -21,6 +21,7 @@ from halfmask.data.tables import Arrays, FromDataset
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.fingerprints import Fingerprints, fingerprint_name, key, keyed_hash
 from halfmask.privacy.units import told_by_id
+from halfmask.words import a_or_an
 
 Report = Callable[[str, int, int], None]
 
@@ -53,7 +54,9 @@ class Form:
 def form_of(item: Any) -> Form:
     """The build of an item."""
     if not isinstance(item, (dict, tuple, list)):
-        raise HalfmaskError(f"an item of the dataset is a {type(item).__name__}: expected a dict or a tuple of tensors, arrays or numbers")
+        raise HalfmaskError(
+            f"an item of the dataset is {a_or_an(type(item).__name__)}: expected a dict or a tuple of tensors, arrays or numbers"
+        )
     form = Form(_named(item, ""))
     form.apart(item)
     return form
@@ -148,7 +151,7 @@ def array(value: Any, name: str) -> np.ndarray:
         return np.asarray(value, np.int64 if isinstance(value, int) else np.float32)
     found = np.asarray(value) if hasattr(value, "__array__") else None
     if found is None or found.dtype.kind not in "biuf":
-        raise HalfmaskError(f"the field '{name}' of an item is a {type(value).__name__}: expected a tensor, an array or a number")
+        raise HalfmaskError(f"the field '{name}' of an item is {a_or_an(type(value).__name__)}: expected a tensor, an array or a number")
     return found
 
 

@@ -18,6 +18,7 @@ from halfmask.errors import HalfmaskError
 from halfmask.privacy.code import code_digest
 from halfmask.privacy.fingerprints import Fingerprints
 from halfmask.privacy.units import told_by_id
+from halfmask.words import a_or_an
 
 # Fewer pairs are compared at once; a result on disk would cost as much.
 _WORTH_KEEPING = 50_000
@@ -96,7 +97,7 @@ def check_overlaps(private: Fingerprints, others: Mapping[str, Fingerprints], un
             side = "public" if overlap.part != "test" else "scored openly"
             raise HalfmaskError(
                 f"{overlap.words()}. Nobody can be protected and {side} at once: move all records of a photograph"
-                + (f" and of a {unit}" if told_by_id(unit) else "")
+                + (f" and of {a_or_an(unit)}" if told_by_id(unit) else "")
                 + " to one part ('halfmask data inspect' counts them by part), or leave those private ones out, unprotected, with "
                 "data.recurring=leave-out"
             )

@@ -144,7 +144,7 @@ def _read_labels(path: Path) -> dict[str, str]:
     """Lines `0512164529,talking on the phone,` until `END`."""
     if not path.is_file():
         return {}
-    rows = (line.split(",") for line in path.read_text(errors="replace").splitlines())
+    rows = (line.split(",") for line in path.read_text("utf-8-sig", errors="replace").splitlines())
     return {row[0].strip(): row[1].strip() for row in rows if len(row) > 1 and row[1].strip()}
 
 
@@ -153,7 +153,7 @@ def _read_joints(path: Path, folder: Path) -> dict[str, np.ndarray]:
     where = path.parent.relative_to(folder).as_posix()
     complaints = Complaints(folder / _JOINTS, "row", folder)
     found: dict[str, np.ndarray] = {}
-    with path.open(newline="", encoding="utf-8", errors="replace") as lines:
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as lines:
         table = csv.DictReader(lines)
         columns = {joint: column for column in table.fieldnames or () for joint in range(len(MPII)) if _names(column, joint)}
         if "file" not in (table.fieldnames or ()) or not columns:

@@ -16,6 +16,7 @@ from halfmask.data.store import let_go
 from halfmask.data.tables import Arrays, Column, Table
 from halfmask.errors import HalfmaskError
 from halfmask.privacy.fingerprints import Fingerprints
+from halfmask.words import a_or_an
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -173,8 +174,8 @@ class Records:
             return np.asarray(self.units[unit])
         if unit == self.own_unit:
             return np.arange(len(self))
-        known = " or a ".join(f"'{name}'" for name in self.unit_names())
-        raise HalfmaskError(f"the unit '{unit}' needs {unit} ids and this dataset has none: add them, or protect a {known}")
+        known = " or ".join(a_or_an(f"'{name}'") for name in self.unit_names())
+        raise HalfmaskError(f"the unit '{unit}' needs {unit} ids and this dataset has none: add them, or protect {known}")
 
     def unit_names(self) -> list[str]:
         """The kinds of unit that these records know, the finest first."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError
 from halfmask.gradients.terms import Grouping
+from halfmask.words import a_or_an
 
 # A tensor, or dicts, tuples and lists of them, nested as the loss likes them; the first dimension of every tensor counts records.
 Batch = Any
@@ -31,8 +32,8 @@ def leaves(batch: Batch, path: str = "batch") -> Iterator[tuple[str, Tensor]]:
             yield from leaves(value, f"{path}[{place}]")
     else:
         raise HalfmaskError(
-            f"{path} is a {type(batch).__name__}: expected a tensor, or dicts, tuples and lists of tensors. What is not of one record "
-            "alone belongs into the loss function, not into the batch"
+            f"{path} is {a_or_an(type(batch).__name__)}: expected a tensor, or dicts, tuples and lists of tensors. What is not of one "
+            "record alone belongs into the loss function, not into the batch"
         )
 
 

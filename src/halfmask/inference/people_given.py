@@ -191,7 +191,13 @@ def _csv_rows(path: Path) -> list[_Row]:
         lines = lines[1:]
     rows = []
     for number, cells in lines:
-        name, *numbers = (cells[place] if place < len(cells) else "" for place in order)
+        if len(cells) <= max(order):
+            # A name alone is no word that nobody is there: a file that was cut short, or a list of names, would leave everybody on theirs.
+            raise HalfmaskError(
+                f"{path}, line {number}: ends after {len(cells)} cells; expected {','.join(_COLUMNS)}, and the last four "
+                "empty (name,,,,) where nobody is"
+            )
+        name, *numbers = (cells[place] for place in order)
         if not name:
             raise HalfmaskError(f"{path}, line {number}: names no file; expected {','.join(_COLUMNS)}")
         rows.append(_Row(name, _box(numbers, f"{path}, line {number} ({name})") if any(numbers) else None))

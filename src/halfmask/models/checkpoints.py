@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from halfmask.errors import HalfmaskError
+from halfmask.words import a_or_an
 
 # Wrappers that public checkpoints put around the weights themselves.
 _WRAPPERS = ("state_dict", "model", "model_state", "module")
@@ -35,7 +36,7 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
             raise HalfmaskError(f"{path} holds no tensors: expected a state dictionary")
         state = inner
     if not isinstance(state, dict):
-        raise HalfmaskError(f"{path} holds a {type(state).__name__}: expected a state dictionary")
+        raise HalfmaskError(f"{path} holds {a_or_an(type(state).__name__)}: expected a state dictionary")
     return {name: tensor for name, tensor in state.items() if isinstance(tensor, Tensor)}
 
 

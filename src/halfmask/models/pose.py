@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,15 @@ from halfmask.models.simcc import PoseModel
 from halfmask.models.tinyvit import learning_statistics
 
 
-def build_model(config: Any, joints: int = 16, untrained: bool = False) -> PoseModel:
+def build_model(
+    config: Any, joints: int = 16, untrained: bool = False, same_joints: Callable[[int, int], dict[int, int]] | None = None
+) -> PoseModel:
     """The network with its public weights: embedded, of a whole pose model, or of a backbone alone.
 
     Args:
         config: the recipe's `model` group.
+        same_joints: for weights of as many joints as its first argument, which of them are joints of this network; None to refuse weights
+            that place others.
     """
     model = PoseModel(config.size, joints, config.input_size, config.stage4_stride, config.norm, config.bins_per_pixel)
     if untrained or config.weights is None:
@@ -33,10 +37,29 @@ def build_model(config: Any, joints: int = 16, untrained: bool = False) -> PoseM
         path = Path(config.weights).expanduser()
     state = read_state(path)
     if any(name.startswith("head.conv") for name in state):
+        if same_joints is not None:
+            state = _with_joints(state, model, joints, same_joints)
         load_into(model, state, str(path))
     else:
         model.backbone.load_weights(path)
     return model
+
+
+def _with_joints(
+    state: dict[str, Tensor], model: PoseModel, joints: int, same_joints: Callable[[int, int], dict[int, int]]
+) -> dict[str, Tensor]:
+    """Weights with one map of the head for each joint of the network: those that the file has, and untrained ones."""
+    found = len(state["head.conv.weight"])
+    if found == joints:
+        return state
+    changed = dict(state)
+    for name in ("head.conv.weight", "head.conv.bias"):
+        if name in state:
+            maps = model.state_dict()[name].clone()
+            for mine, theirs in same_joints(found, joints).items():
+                maps[mine] = state[name][theirs]
+            changed[name] = maps
+    return changed
 
 
 def choose_parameters(model: PoseModel, strategy: str) -> None:

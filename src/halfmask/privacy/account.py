@@ -6,6 +6,7 @@ are looked up under the same lock that an entry is written under: two runs on ov
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -103,8 +104,15 @@ class Account:
         return [spend for ledger in (self.ledger, *self.related()) for spend in ledger.committed()]
 
     def total(self, delta: float, adjacency: Adjacency) -> float:
-        """ε of everything spent, as if all runs had been fixed in advance."""
-        return total_epsilon(self.spends(), delta, adjacency)
+        """ε of everything spent, as if all runs had been fixed in advance; infinite where that has no meaning."""
+        return math.inf if self.missed(adjacency) else total_epsilon(self.spends(), delta, adjacency)
+
+    def missed(self, adjacency: Adjacency) -> str:
+        """Why somebody who leaves these people would be missed, whatever was noised; nothing where they would not."""
+        if adjacency is not Adjacency.ADD_REMOVE:
+            return ""
+        found = [line["words"] for ledger in (self.ledger, *self.related()) for line in ledger.lines("published") if line["what"] == VIEWS]
+        return f"a run here took something to be public that would be missed if a unit were removed ({found[0]})" if found else ""
 
     def begin(
         self, plan: Spend | None, budget: tuple[float, float] | None, accountant: str = "pld", publications: Sequence[Publication] = ()
@@ -194,6 +202,11 @@ class Account:
         """
         with self._entering():
             self.ledger.write("model", {"run": run, "weights_sha256": digest, "tensors": list(tensors), "behind": list(behind)})
+
+    def name_run(self, run: str, dataset: str, folder: str) -> None:
+        """Remember what a run's dataset was called and where its folder was, for whoever reads the ledger; nothing depends on it."""
+        with self._entering():
+            self.ledger.write("run", {"run": run, "dataset": dataset, "folder": folder})
 
     def record_read(self, run: str, reason: str) -> None:
         """Write down that private people were read outside the mechanism: ε = ∞ from here on."""

@@ -11,7 +11,12 @@ from typing import Any
 
 from halfmask import __version__
 from halfmask.privacy.code import code_commit, code_digest
+from halfmask.privacy.glossary import glossary
+from halfmask.privacy.units import told_by_id
+from halfmask.words import a_or_an
 from halfmask.writing import write_whole
+
+_PROMISED = "## What is promised"
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,8 @@ class Certificate:
         """The readable page."""
         rehearsed = self.statement == "rehearsal"
         title = "# Rehearsal: a statement without a promise" if rehearsed else "# Privacy certificate"
-        lines = [title, "", self._promise(), "", "| | |", "|---|---|"]
+        lines = [title, "", "## What is not protected", "", *self._unprotected(), "", _PROMISED, "", self._promise(), ""]
+        lines += ["| | |", "|---|---|"]
         void = bool(self.unaccounted_reads)
         rows = {
             "dataset": f"{self.dataset} (fingerprint `{self.dataset_fingerprint}`)",
@@ -117,7 +123,7 @@ class Certificate:
                     f"ε to one {name} of up to {each['most']} {self.unit}s": _number(each["epsilon"]) for name, each in self.coarser.items()
                 }
             ),
-            **({} if rehearsed or void else {f"ε to one {name} of a {self.unit}": _number(e) for name, e in self.finer.items()}),
+            **({} if rehearsed or void else {f"ε to one {name} of {a_or_an(self.unit)}": _number(e) for name, e in self.finer.items()}),
             "δ": f"{self.delta:g}",
             "accountant": self.accountant,
             "noise multiplier σ": _number(self.noise_multiplier),
@@ -133,14 +139,29 @@ class Certificate:
             "code": f"version {self.code_version}, commit {self.code_commit}, sources `{self.code_digest[:16]}`",
         }
         lines += [f"| {name} | {value} |" for name, value in rows.items()]
-        if self.cautions:
-            lines += ["", "## Caution", ""] + [f"- {line}" for line in self.cautions]
-        lines += ["", "## What is assumed public", ""] + [f"- {line}" for line in self.public_assumptions]
-        if self.already_public:
-            lines += ["", "## What earlier runs on these people made public, for good", ""] + [f"- {line}" for line in self.already_public]
+        lines += ["", "## What the words mean", "", *(f"- **{word}**: {meaning}" for word, meaning in glossary(self).items())]
         lines += ["", "## Reads of private data outside the mechanism", ""]
         lines += [f"- {line}" for line in self.unaccounted_reads] or ["None."]
         return "\n".join(lines) + "\n"
+
+    def _unprotected(self) -> list[str]:
+        """What the promise does not cover, which whoever reads one page of this should read: the rest is about what it does."""
+        if not math.isfinite(self.guarantee):
+            opening = ["Nothing and nobody is protected by this statement: see below why."]
+        else:
+            opening = ["All of this is taken to be known to everyone, or is nobody's secret. The promise below says nothing about it."]
+        lines = [f"- {line}" for line in self.public_assumptions]
+        lines += [f"- for good, since an earlier run on these people: {line}" for line in self.already_public]
+        if not told_by_id(self.unit):
+            lines.append(
+                f"- somebody who has several {self.unit}s, as a person: the promise is to one {self.unit}, and to several it is weaker"
+            )
+        lines += [
+            "- what holds of people in general: to learn that is what a model is for",
+            "- the data itself, wherever it is stored, and every other model that was trained on it: this is about the one released model",
+        ]
+        cautions = ["", "**Caution:**", "", *(f"- {line}" for line in self.cautions)] if self.cautions else []
+        return [*opening, "", *lines, *cautions]
 
     def write(self, folder: Path) -> None:
         """Write `certificate.json` and `certificate.md`."""
@@ -161,7 +182,7 @@ class Certificate:
         if self.guarantee == 0:
             return (
                 "This model was trained without reading the private part of any record, so it reveals nothing about it beyond what "
-                "is assumed public below."
+                "is listed above as not protected."
             )
         change = {
             "add-remove": "present or absent",
@@ -172,9 +193,15 @@ class Certificate:
             f"Take any one {self.unit} of the dataset, {change}. Whatever an attacker concludes from the released model, its "
             f"probability differs between the two cases by a factor of at most e^{self.guarantee:.4g} = "
             f"{math.exp(min(self.guarantee, 50)):.3g}, except with probability {self.delta:g}. This holds whatever else the attacker "
-            "knows, and whatever is computed from the model later, provided that what is listed as public below is public."
-            + (" **See the cautions below.**" if self.cautions else "")
+            "knows, and whatever is computed from the model later, provided that what is listed above as not protected is public."
+            + (" **See the caution above.**" if self.cautions else "")
         )
+
+
+def promise_in(page: str) -> str:
+    """The promise in the text of a `certificate.md`, of any version: before, it stood first."""
+    _, found, rest = page.partition(f"{_PROMISED}\n\n")
+    return rest.split("\n\n")[0] if found else page.split("\n\n")[1]
 
 
 def _number(value: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -55,6 +56,21 @@ def private_folder(*parts: str) -> Path:
     for part in parts:
         path = _closed(path / part)
     return path
+
+
+@contextmanager
+def throwaway_home() -> Iterator[Path]:
+    """A folder that is thrown away, with a home in it: whatever is spent or kept in the meantime is nobody's."""
+    before = os.environ.get("HALFMASK_HOME")
+    with tempfile.TemporaryDirectory(prefix="halfmask-") as folder:
+        os.environ["HALFMASK_HOME"] = str(Path(folder) / "home")
+        try:
+            yield Path(folder)
+        finally:
+            if before is None:
+                os.environ.pop("HALFMASK_HOME")
+            else:
+                os.environ["HALFMASK_HOME"] = before
 
 
 def folder_lock(folder: Path) -> FileLock:

@@ -29,7 +29,7 @@ from halfmask.privacy.home import folder_lock
 from halfmask.privacy.ledger import Ledger
 from halfmask.privacy.spends import Spend
 
-_ABOUT_PEOPLE = ("related_names", "consider", "begin", "pay", "release", "record_model", "record_read", "given_up")
+_ABOUT_PEOPLE = ("related_names", "consider", "begin", "pay", "release", "record_model", "name_run", "record_read", "given_up")
 
 
 def open_account(prints: Fingerprints, unit: str) -> Account:
@@ -117,6 +117,9 @@ class RemoteAccount(Account):
 
     def record_model(self, run: str, digest: str, tensors: Sequence[str], behind: Sequence[str] = ()) -> None:  # noqa: D102
         self._visited.ask("record_model", run, digest, tuple(tensors), tuple(behind))
+
+    def name_run(self, run: str, dataset: str, folder: str) -> None:  # noqa: D102
+        self._visited.ask("name_run", run, dataset, folder)
 
     def record_read(self, run: str, reason: str) -> None:  # noqa: D102
         self._visited.ask("record_read", run, reason)

@@ -15,6 +15,7 @@ import numpy as np
 
 from halfmask.report import canvas
 from halfmask.report.audit_tables import Body, summary, word
+from halfmask.report.gather import is_own
 from halfmask.report.markup import document, image, style, table
 from halfmask.report.overlay import save_png
 from halfmask.report.tradeoff_tables import html_sections
@@ -79,7 +80,7 @@ def audit_sections(folder: Path, whole: bool = False) -> list[str]:
     parts: list[str] = []
     for name in _TITLES:
         path = folder / f"{name}.json"
-        if not path.is_file():
+        if folder.is_symlink() or not is_own(path):
             continue
         body = json.loads(path.read_text())
         if body.get("not_for_release") and not whole:
@@ -98,14 +99,14 @@ def audit_section(body: Body, picture: Path | None = None) -> list[str]:
     parts += [f'<p class="remark"><strong>FAIL</strong> {html.escape(line)}</p>' for line in found.failures]
     if body["audit"] == "mechanism":
         parts += _every_check(body)
-    if picture is not None and picture.is_file():
+    if picture is not None and is_own(picture):
         parts.append(image(picture.read_bytes(), _TITLES[body["audit"]]))
     if body["audit"] == "tradeoff":
         parts += html_sections(body)
         sheets = {PEOPLE_SHEET: "The same people in every way", NEAREST_SHEET: "Generated, and the training picture that is nearest"}
         for name, title in sheets.items():
             sheet = None if picture is None else picture.with_name(name)
-            if sheet is not None and sheet.is_file():
+            if sheet is not None and is_own(sheet):
                 parts.append(f"<h3>{title}</h3>{image(sheet.read_bytes(), title)}")
     parts.append(f'<p class="small">How sure: {html.escape(body["confidence"])}. Seed {body["seed"]}.</p>')
     parts.append("<details><summary>What it cannot see</summary><ul>")

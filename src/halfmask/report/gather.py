@@ -26,6 +26,8 @@ _DEPTH = 3
 # What tells lines of a chart apart by switches of their own; and settings that say nothing about how a run was made.
 _SWITCHED = ("method", "epsilon", "clip_norm", "seed", "strategy")
 _IDLE = ("device", "even_so", "chunk", "insecure_seed", "unsafe_diagnostics", "budget")
+# What a report needs of every certificate.
+_STATED = ("epsilon", "adjacency", "delta", "unit", "units", "weights_sha256")
 TRAINING, STOPPED, DONE, NOTHING = "training", "stopped", "done", "came to nothing"
 
 
@@ -178,7 +180,7 @@ def gather(folders: Sequence[Path]) -> list[ReportRun]:
 
 def run_folders(folder: Path, depth: int = _DEPTH) -> list[Path]:
     """The run folders at or below a folder; links are not followed, so that nothing outside it is read."""
-    if (folder / "config.yaml").is_file():
+    if is_own(folder / "config.yaml"):
         return [folder]
     if depth == 0:
         return []
@@ -193,20 +195,31 @@ def _read(folder: Path, name: str) -> ReportRun:
         config = None
     if not isinstance(config, dict):
         raise HalfmaskError(f"{folder / 'config.yaml'} holds no settings: expected those that a run wrote; leave the folder out")
-    statement = folder / "certificate.md"
+    statement, certificate = folder / "certificate.md", _json(folder / "certificate.json")
+    missing = [key for key in _STATED if key not in certificate] if certificate else []
+    if missing or (certificate and certificate["adjacency"] not in certificate["epsilon"]):
+        raise HalfmaskError(
+            f"{folder / 'certificate.json'} lacks {', '.join(missing) or 'ε at its own adjacency'}: expected what a run wrote, of this "
+            "version; leave the folder out"
+        )
     return ReportRun(
         folder,
         name,
         config,
         _json(folder / "metrics.json"),
-        _json(folder / "certificate.json"),
-        statement.read_text() if statement.is_file() else "",
+        certificate,
+        statement.read_text() if is_own(statement) else "",
         _lines(folder / "log.jsonl"),
     )
 
 
+def is_own(path: Path) -> bool:
+    """Whether a file is there and lies where it seems to: no link is followed out of a folder that a page is made of."""
+    return path.is_file() and not path.is_symlink()
+
+
 def _json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
+    if not is_own(path):
         return {}
     try:
         body = json.loads(path.read_text())
@@ -220,7 +233,7 @@ def _json(path: Path) -> dict[str, Any]:
 def _lines(path: Path) -> list[dict[str, Any]]:
     """The lines of a log; one that is being written at this moment is not yet one."""
     found = []
-    for text in path.read_text().splitlines() if path.is_file() else []:
+    for text in path.read_text().splitlines() if is_own(path) else []:
         try:
             line = json.loads(text)
         except ValueError:

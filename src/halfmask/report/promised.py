@@ -95,8 +95,8 @@ def _epsilons(runs: Sequence[ReportRun]) -> str:
         larger = [f"{number(each['epsilon'])} to one {name} of up to {each['most']}" for name, each in body.get("coarser", {}).items()]
         larger += [f"{number(cost)} to one {name} of it" for name, cost in body.get("finer", {}).items()]
         whom = f"one {body['unit']} of {int(body['units']):,}"
-        groups.setdefault((run.method, asked, *cells, f"{float(body['delta']):g}", whom, "; ".join(larger) or "—"), []).append(run)
-    head = ("method", "ε asked for", *(f"ε, {name}" for name in known), "δ", "protected", "ε to other units", "runs")
+        groups.setdefault((run.method, *cells, asked, f"{float(body['delta']):g}", whom, "; ".join(larger) or "—"), []).append(run)
+    head = ("method", *(f"ε, {name}" for name in known), "ε asked for", "δ", "protected", "ε to other units", "runs")
     rows = [(*key, str(len(members))) for key, members in groups.items()]
     # A column that says nothing of any run is left out.
     kept = [place for place, name in enumerate(head) if name != "ε to other units" or any(row[place] != "—" for row in rows)]

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from halfmask.errors import HalfmaskError
 from halfmask.report.audit_tables import Body, percent, summary
+from halfmask.report.gather import is_own
 
 PASSED, FAILED, MEASURED = "passed", "FAILED", "measured"
 QUICK = "Made with --quick: a few people and little training, for trying the command. These are no numbers to rely on."
@@ -46,7 +48,14 @@ def audits_in(folders: Iterable[Path]) -> list[Body]:
     found: dict[Path, Body] = {}
     for folder in folders:
         for path in sorted(folder.glob("audit/*.json")):
-            body = json.loads(path.read_text())
+            if not is_own(path) or path.parent.is_symlink():
+                continue
+            try:
+                body = json.loads(path.read_text())
+            except ValueError:
+                raise HalfmaskError(
+                    f"{path} is not JSON: expected what 'halfmask audit' wrote; make the audit again, or remove it"
+                ) from None
             if isinstance(body, dict) and "audit" in body and "confidence" in body and not body.get("not_for_release"):
                 found[path.resolve()] = body
     return list(found.values())

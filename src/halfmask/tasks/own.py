@@ -17,6 +17,7 @@ from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import METHODS
 from halfmask.tasks.base import Batch, Report, Scores, Task, register
 from halfmask.views.base import Seen, View
+from halfmask.words import a_or_an
 
 LossOfItems = Callable[[nn.Module, Any], Tensor]
 
@@ -128,7 +129,7 @@ class OwnTask(Task):
             raise HalfmaskError("this run was trained from Python, with a loss that only its program knows: go on there")
         losses = self.of_items(model, form.together(batch))
         if not isinstance(losses, Tensor):
-            raise HalfmaskError(f"the loss is a {type(losses).__name__}: expected a tensor with one value per record")
+            raise HalfmaskError(f"the loss is {a_or_an(type(losses).__name__)}: expected a tensor with one value per record")
         return losses
 
     def load(self, report: Report | None = None) -> Datasets:  # noqa: D102
@@ -177,7 +178,7 @@ class OwnTask(Task):
             named = values if isinstance(values, dict) else {getattr(self.scores, "__name__", "score").strip("<>"): values}
             for name, value in named.items():
                 if not isinstance(value, Tensor) or value.shape != (len(rows),):
-                    shape = tuple(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
+                    shape = tuple(value.shape) if isinstance(value, Tensor) else f"{a_or_an(type(value).__name__)}"
                     raise HalfmaskError(f"the score '{name}' has shape {shape} for {len(rows)} records: expected one value per record")
                 found.setdefault(name, []).append(value.detach().double().cpu())
         return Scores({name: float(torch.cat(values).mean()) for name, values in found.items()})

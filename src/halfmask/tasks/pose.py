@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from halfmask.data.augment import NUMBERS, draw
 from halfmask.data.datasets import count_private, load_datasets, load_public, load_test
 from halfmask.data.images import crop_picture, to_image
-from halfmask.data.mapping import with_skeleton
+from halfmask.data.mapping import map_joints, with_skeleton
 from halfmask.data.pose_records import UNITS, PoseRecords, mislabelled
 from halfmask.data.records import PRIVATE, Datasets, Records
 from halfmask.data.skeleton import MPII, Skeleton, skeleton_with
@@ -231,6 +231,12 @@ def _average_precision(records: PoseRecords, predicted: np.ndarray, confidences:
     return oks_ap.average_precision(truth.images, truth.annotations, results, records.skeleton)
 
 
+def _same_joints(found: int, wanted: int) -> dict[int, int]:
+    """Joints that the skeletons with these numbers of joints have in common: the place in the second, and that in the first."""
+    sources = map_joints(skeleton_with(found), skeleton_with(wanted)).sources
+    return {joint: places[0] for joint, places in enumerate(sources) if len(places) == 1}
+
+
 @register
 class PoseTask(Task):
     """Crops of people, and where their joints are."""
@@ -261,7 +267,8 @@ class PoseTask(Task):
 
     def build(self, data: Datasets) -> PoseModel:  # noqa: D102
         joints = data.private.targets.shapes()["joints"][1][0]
-        return build_model(self.config.model, joints, untrained=self.config.strategy == "scratch")
+        same = _same_joints if self.config.model.transfer else None
+        return build_model(self.config.model, joints, self.config.strategy == "scratch", same)
 
     def open(self, weights: Path) -> PoseModel:  # noqa: D102
         # One map of the head for each joint. Another kind of file is refused where its weights are read.

@@ -40,6 +40,11 @@ class ModelConfig:
         "embedded",
         "`embedded` for the checkpoint inside the package, a path (of a whole pose model or of a backbone), or nothing.",
     )
+    transfer: bool = setting(
+        False,
+        "Take weights that place another dataset's joints: what the head knows of joints that both datasets have is kept, by their names, "
+        "and the others begin anew.",
+    )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from halfmask.privacy.accounting import epsilon
 from halfmask.privacy.adjacency import Adjacency
 from halfmask.privacy.certificate import Certificate
-from halfmask.privacy.spends import Spend, common_unit, epsilon_in_turn, plans_of, total_epsilon
+from halfmask.privacy.spends import Spend, common_unit, epsilon_in_turn, plans_of
 from halfmask.training.assumptions import public_assumptions
 from halfmask.training.checkpoint import Standing
 from halfmask.training.private import PrivateHalf
@@ -54,7 +54,7 @@ def certificate_of(setup: Setup, half: PrivateHalf, standing: Standing, run_name
         already_public=[words for words in account.publications() if not _said(words, setup)],
         cautions=_cautions(setup),
         noise_source=half.mechanism.noise.source if setup.method.private == "noised" else "none",
-        ledger_total=total_epsilon(spends, config.delta, adjacency),
+        ledger_total=account.total(config.delta, adjacency),
         ledger_unit=common_unit(spends) or config.unit,
         ledger_lines=len(lines),
         ledger_hash=lines[-1]["hash"] if lines else "",
@@ -71,8 +71,9 @@ def certificate_of(setup: Setup, half: PrivateHalf, standing: Standing, run_name
 
 
 def _relations(setup: Setup) -> list[Adjacency]:
+    """Those that have a meaning; a run that reads nothing private costs nothing under each of them, and no other: what stays is read."""
     if setup.plan is None:
-        return list(Adjacency)
+        return list(setup.adjacencies)
     return [one for one in setup.adjacencies if one is not Adjacency.REPLACE_ONE or setup.config.accountant == "pld"]
 
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import yaml
 
-from halfmask.errors import HalfmaskError, unknown_name
+from halfmask.errors import HalfmaskError, Problems, unknown_name
 from halfmask.gradients.mechanism import METHODS, method_named
 from halfmask.privacy.accounting import ACCOUNTANTS, LARGEST_EPSILON, SMALLEST_EPSILON, check_budget
 from halfmask.privacy.adjacency import Adjacency
-from halfmask.settings import check_settings, groups_in, setting
+from halfmask.settings import groups_in, note_problems, setting
 from halfmask.tasks.base import task_named
 from halfmask.tasks.groups import DEFAULT_GROUPS, groups_of
 from halfmask.tasks.pose_settings import ModelConfig as ModelConfig
@@ -27,8 +27,16 @@ from halfmask.tasks.pose_settings import PretrainConfig as PretrainConfig
 from halfmask.training.groups import PrivateConfig, PublicConfig, SubspaceConfig, ViewConfig
 from halfmask.training.optimise import OptimiserConfig
 from halfmask.training.override import override
+from halfmask.words import a_or_an
 
 STRATEGIES = ("finetune", "full", "scratch", "top")
+# What others call what is protected.
+_UNITS_ELSEWHERE = {
+    **dict.fromkeys(("person", "people", "patient", "participant", "individual", "identity", "user", "human", "name", "id"), "subject"),
+    **dict.fromkeys(("photo", "photograph", "picture", "frame", "file"), "image"),
+    **dict.fromkeys(("film", "movie", "recording"), "video"),
+    **dict.fromkeys(("box", "instance", "detection"), "crop"),
+}
 _BUDGETS = f"a number from {SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}"
 
 
@@ -119,23 +127,33 @@ class RunConfig:
         if not self.unit:
             object.__setattr__(self, "unit", next(iter(task_units(self.task)), "record"))
 
-    def checked(self) -> RunConfig:
-        """This, after refusing what cannot be run: each setting by what is declared of it, each group by itself, then the promise."""
-        self._check_task()
-        method = method_named(self.method)
-        kinds = {method.private} | ({"projected"} if method.projected else set())
-        check_settings(self, asked=kinds)
-        for name, group in groups_in(self):
-            if name and callable(getattr(group, "check", None)):
-                group.check(self)
-        self._check_promise()
+    def checked(self, problems: Problems | None = None) -> RunConfig:
+        """This, after refusing what cannot be run: each setting by what is declared of it, each group by itself, then the promise.
+
+        Args:
+            problems: what was found wrong before; all of it is told at once.
+        """
+        problems = problems or Problems()
+        with problems.gathered():
+            self._check_task()
+        method = METHODS.get(self.method)
+        kinds = set() if method is None else {method.private} | ({"projected"} if method.projected else set())
+        note_problems(self, problems, asked=kinds)
+        if method is not None:
+            for name, group in groups_in(self):
+                if name and callable(getattr(group, "check", None)):
+                    with problems.gathered():
+                        group.check(self)
+            with problems.gathered():
+                self._check_promise()
+        problems.raise_if_any("the settings")
         return self
 
     def _check_task(self) -> None:
         for name, made in task_groups(self.task).items():
             if not isinstance(getattr(self, name), made):
                 raise HalfmaskError(
-                    f"{name} is a {type(getattr(self, name)).__name__} and the task '{self.task}' has {made.__name__}: "
+                    f"{name} is {a_or_an(type(getattr(self, name)).__name__)} and the task '{self.task}' has {made.__name__}: "
                     "build the settings anew for this task"
                 )
         methods = task_named(self.task).methods
@@ -143,7 +161,7 @@ class RunConfig:
             divides = ", whose records no mask divides" if METHODS[self.method].rest else ""
             raise HalfmaskError(f"method '{self.method}' has no meaning for the task '{self.task}'{divides}: use {', '.join(methods)}")
         if task_units(self.task) and self.unit not in task_units(self.task):
-            raise unknown_name("unit", self.unit, task_units(self.task))
+            raise unknown_name("unit", self.unit, task_units(self.task), _UNITS_ELSEWHERE)
 
     def _check_promise(self) -> None:
         method = method_named(self.method)
@@ -154,9 +172,7 @@ class RunConfig:
             )
         if self.budget is not None:
             check_budget(self.budget, self.delta)
-        if method.private != "noised":
-            return
-        check_budget(self.epsilon, self.delta)
+        # Whatever the method: one that reads nothing private is shown what stays of a unit all the same, and would miss it.
         adjacency = Adjacency.parse(self.adjacency)
         method.check_adjacency(adjacency)
         stays = task_named(self.task).stays
@@ -165,6 +181,9 @@ class RunConfig:
                 f"adjacency '{adjacency.value}' has no meaning for the task '{self.task}': {stays} would be missed when a unit is removed. "
                 "Use zero-out or replace-one"
             )
+        if method.private != "noised":
+            return
+        check_budget(self.epsilon, self.delta)
         if adjacency is Adjacency.REPLACE_ONE and self.accountant == "rdp":
             raise HalfmaskError(
                 "the RDP accountant has no bound for Poisson sampling under replace-one: use --accountant pld, or --adjacency zero-out"
@@ -190,15 +209,18 @@ def task_units(task: str) -> tuple[str, ...]:
 
 
 def load_recipe(name: str | None) -> dict[str, Any]:
-    """A recipe by its name inside the package (`pose/figures`) or by its path."""
-    if name is None:
-        return {}
+    """A recipe by its name inside the package (`pose/figures`) or by its path, without the table that it may name besides."""
+    return {} if name is None else {key: value for key, value in load_whole_recipe(name).items() if key != "compare"}
+
+
+def load_whole_recipe(name: str) -> dict[str, Any]:
+    """The same with the group `compare`, which `halfmask.training.grids` reads."""
     try:
         body = yaml.safe_load(recipe_text(name)) or {}
     except yaml.YAMLError as error:
         raise HalfmaskError(f"recipe {name} is not valid YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(body, dict):
-        raise HalfmaskError(f"recipe {name} is a {type(body).__name__}: expected names and values")
+        raise HalfmaskError(f"recipe {name} is {a_or_an(type(body).__name__)}: expected names and values")
     return body
 
 
@@ -220,18 +242,30 @@ def recipe_names() -> list[str]:
     return sorted(path.relative_to(root).with_suffix("").as_posix() for path in root.rglob("*.yaml"))
 
 
-def build_config(recipe: Mapping[str, Any], flags: Mapping[str, Any], assignments: list[str] | None = None) -> RunConfig:
-    """Put defaults, recipe, flags (those not None) and `a.b=c` assignments together."""
-    changes = [
+def build_config(
+    recipe: Mapping[str, Any],
+    flags: Mapping[str, Any],
+    assignments: list[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> RunConfig:
+    """Put defaults, recipe, flags (those not None), `a.b=c` assignments and settings by their keys together.
+
+    Everything that is wrong with any of them is told at once.
+    """
+    problems = Problems()
+    changes: list[tuple[str, Mapping[str, Any]]] = [
         ("recipe", recipe),
         ("flag", {name: value for name, value in flags.items() if value is not None}),
-        *(("--set", _assigned(assignment)) for assignment in assignments or []),
     ]
+    for assignment in assignments or []:
+        with problems.gathered():
+            changes.append(("--set", _assigned(assignment)))
+    changes.append(("settings", settings or {}))
     tasks = [body["task"] for _, body in changes if isinstance(body.get("task"), str)]
     config = RunConfig(task=tasks[-1]) if tasks else RunConfig()
     for where, body in changes:
-        config = override(config, body, where)
-    return config.checked()
+        config = override(config, body, where, problems)
+    return config.checked(problems)
 
 
 def _assigned(assignment: str) -> dict[str, Any]:

@@ -8,28 +8,52 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from halfmask.errors import HalfmaskError, unknown_name
+from halfmask.errors import HalfmaskError, Problems, unknown_name
+from halfmask.words import a_or_an
 
 _Config = typing.TypeVar("_Config")
 
 
-def override(config: _Config, changes: Mapping[str, Any], where: str) -> _Config:
-    """A copy of a (nested) dataclass with some values changed; unknown names and wrong kinds are refused."""
+def override(config: _Config, changes: Mapping[str, Any], where: str, problems: Problems | None = None) -> _Config:
+    """A copy of a (nested) dataclass with some values changed, by name or, in a group, by `group.name`.
+
+    Args:
+        problems: where unknown names and wrong kinds are noted, to be refused with others; without it they are refused here.
+    """
     assert is_dataclass(config)
+    found = Problems() if problems is None else problems
     known = {f.name: f for f in fields(config)}
     hints = typing.get_type_hints(type(config))
     values: dict[str, Any] = {}
-    for name, value in changes.items():
-        if name not in known:
-            raise unknown_name(f"setting in {where}", str(name), known)
-        current = getattr(config, name)
-        if is_dataclass(current):
-            if not isinstance(value, Mapping):
+    for name, value in nested(changes).items():
+        with found.gathered():
+            if name not in known:
+                raise unknown_name(f"setting in {where}", str(name), known)
+            current = getattr(config, name)
+            if not is_dataclass(current):
+                values[name] = _coerce(f"{where}: '{name}'", hints[name], value)
+            elif isinstance(value, Mapping):
+                values[name] = override(current, value, f"{where} {name}", found)
+            else:
                 raise HalfmaskError(f"{where}: '{name}' is {value!r}: expected a group of settings")
-            values[name] = override(current, value, f"{where} {name}")
-        else:
-            values[name] = _coerce(f"{where}: '{name}'", hints[name], value)
+    if problems is None:
+        found.raise_if_any(f"the settings in {where}")
     return typing.cast(_Config, replace(typing.cast(Any, config), **values))
+
+
+def nested(changes: Mapping[Any, Any]) -> dict[Any, Any]:
+    """`{"optimiser.learning_rate": 0.1}` as the groups that it means; what comes later overrules what came before.
+
+    >>> nested({"optimiser": {"name": "sgd"}, "optimiser.learning_rate": 0.1})
+    {'optimiser': {'name': 'sgd', 'learning_rate': 0.1}}
+    """
+    whole: dict[Any, Any] = {}
+    for key, value in changes.items():
+        name, dot, rest = key.partition(".") if isinstance(key, str) else (key, "", "")
+        inner = {rest: value} if dot else value
+        before = whole.get(name)
+        whole[name] = nested({**before, **inner}) if isinstance(before, Mapping) and isinstance(inner, Mapping) else inner
+    return whole
 
 
 def _coerce(place: str, hint: Any, value: Any) -> Any:
@@ -41,7 +65,7 @@ def _coerce(place: str, hint: Any, value: Any) -> Any:
     try:
         return _convert(origin, typing.get_args(kind), value)
     except (TypeError, ValueError, OverflowError):
-        raise HalfmaskError(f"{place} is {value!r}: expected a {getattr(origin, '__name__', origin)}") from None
+        raise HalfmaskError(f"{place} is {value!r}: expected {a_or_an(getattr(origin, '__name__', str(origin)))}") from None
 
 
 def _convert(kind: Any, inner: tuple[Any, ...], value: Any) -> Any:

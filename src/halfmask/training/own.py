@@ -27,8 +27,9 @@ from halfmask.tasks.own import LossOfItems, OwnTask, OwnView, same_build
 from halfmask.training.config import RunConfig, build_config
 from halfmask.training.distributed import ALONE, Group
 from halfmask.training.progress import Progress
-from halfmask.training.running import Run, default_progress, train_prepared, working_on, written
+from halfmask.training.running import Run, default_progress, train_prepared, working_on
 from halfmask.training.setup import Setup, prepare
+from halfmask.words import a_or_an
 
 # The most public records to span a subspace, and the most directions, where nothing else is said.
 _SAMPLES, _DIRECTIONS = 100, 50
@@ -132,8 +133,7 @@ def own_config(recipe: dict[str, Any], public: Any, optimiser: Any, settings: Ma
         recipe = recipe | {"optimiser": {"name": optimiser}}
     elif isinstance(optimiser, Mapping):
         recipe = recipe | {"optimiser": dict(optimiser)}
-    assignments = [f"{name}={written(value)}" for name, value in (settings or {}).items()]
-    return build_config({"task": "own", "strategy": "full"} | recipe, {}, assignments)
+    return build_config({"task": "own", "strategy": "full"} | recipe, {}, settings=settings)
 
 
 def own_setup(
@@ -153,7 +153,7 @@ def own_setup(
 ) -> Setup:
     """A run on a dataset of one's own, ready to start."""
     if not isinstance(model, nn.Module):
-        raise HalfmaskError(f"the model is a {type(model).__name__}: expected a torch.nn.Module")
+        raise HalfmaskError(f"the model is {a_or_an(type(model).__name__)}: expected a torch.nn.Module")
     if not any(weight.requires_grad for weight in model.parameters()):
         raise HalfmaskError("the model has no trainable parameters: set requires_grad of those that shall learn")
     if method_named(config.method).view and view is None:

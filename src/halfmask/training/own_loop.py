@@ -30,7 +30,7 @@ from halfmask.training.own import own_config, own_setup
 from halfmask.training.progress import Progress
 from halfmask.training.running import finish
 from halfmask.training.runs import read_json
-from halfmask.training.spending import check_admission
+from halfmask.training.spending import check_admission, name_run
 
 READ_NOWHERE_ELSE = (
     "that the program which took the steps read private records nowhere else, and changed the weights by released gradients and public "
@@ -106,6 +106,7 @@ class Private:
             self._folder = RunFolder.create(self._path, config)
             self._trainer = Trainer(self._setup, self._folder, progress)
             self._trainer.save_checkpoint()
+            name_run(self._setup, self._trainer.standing.run, self._path)
             self._trainer.begin()
         except BaseException:
             self._lock.__exit__(None, None, None)

@@ -26,7 +26,7 @@ from halfmask.training.outputs import RunFolder, Unwritten, check_folder, only_o
 from halfmask.training.progress import Progress
 from halfmask.training.runs import read_json
 from halfmask.training.setup import Setup, prepare
-from halfmask.training.spending import check_admission
+from halfmask.training.spending import check_admission, name_run
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,11 @@ def run(
 
     Args:
         recipe: the name of one inside the package (`pose/figures`), or the path of a file.
-        settings: any setting by its key, in place of the recipe's: `{"method": "dpsgd", "epsilon": 0.8, "data.name": "my-data"}`.
+        settings: any setting by its key, in place of the recipe's: `{"method": "dpsgd", "epsilon": 0.8, "data.name": "my-data"}`; those of
+            a group also as a mapping, `{"data": {"name": "my-data"}}`.
         resume: go on with the run in `out`, which was stopped.
     """
-    config = build_config(load_recipe(recipe), {}, [f"{name}={written(value)}" for name, value in (settings or {}).items()])
+    config = build_config(load_recipe(recipe), {}, settings=settings)
     with working_on(Path(out), config, resume) as (group, folder):
         progress = group.progress(progress or default_progress())
         setup = prepare(config, progress, group=group)
@@ -129,6 +130,7 @@ def train_prepared(setup: Setup, out: Path, progress: Progress, resume: bool = F
     else:
         # The run's name is on disk before the first step is paid for, so that whatever happens its spending can be found.
         trainer.save_checkpoint()
+        group.from_root(lambda: name_run(setup, standing.run, folder.path))
         folder.log(
             "start",
             steps=setup.steps,
@@ -206,11 +208,6 @@ def finish(setup: Setup, folder: RunFolder, trainer: Trainer) -> None:
     if setup.watched is not None:
         folder.save_calibration(setup.task.confidence(setup.model, setup.watched, setup.device))
     folder.save_card()
-
-
-def written(value: Any) -> str:
-    """A value as `--set` takes it."""
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def default_progress() -> Progress:

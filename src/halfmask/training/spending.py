@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -175,3 +176,9 @@ def group_sizes(private: Records, unit: str) -> dict[str, int]:
         if pairs.shape[1] == len(np.unique(own)):
             sizes[name] = int(np.unique(pairs[1], return_counts=True)[1].max())
     return sizes
+
+
+def name_run(setup: Setup, run: str, folder: Path) -> None:
+    """Have the ledger know a run by its dataset's name and its folder, if it reads anybody: `halfmask ledger show` tells them."""
+    if setup.method.private != "unread" and not setup.config.rehearsal:
+        setup.account.name_run(run, setup.data.name, str(folder.resolve()))

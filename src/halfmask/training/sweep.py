@@ -234,7 +234,7 @@ def cost_together(planned: Sequence[PlannedRun]) -> tuple[float, float]:
         own = [spend for spend in ledger.spends() if spend.run in runs]
         together = max(together, total_epsilon(own, delta, adjacency))
         account = account_of(ledger)
-        ever = max(ever, total_epsilon(ledger.spends() if account is None else account.spends(), delta, adjacency))
+        ever = max(ever, total_epsilon(ledger.spends(), delta, adjacency) if account is None else account.total(delta, adjacency))
     return together, ever
 
 

@@ -8,9 +8,7 @@ then that of a run) and in a home that is thrown away.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -29,6 +27,7 @@ from halfmask.errors import HalfmaskError
 from halfmask.gradients.mechanism import method_named
 from halfmask.privacy.accounting import SampledGaussian, epsilon
 from halfmask.privacy.adjacency import Adjacency
+from halfmask.privacy.home import throwaway_home
 from halfmask.tasks.base import Task, task_named
 from halfmask.training.config import RunConfig
 from halfmask.training.loop import Trainer
@@ -192,17 +191,9 @@ def _measure(config: RunConfig, threads: int | None) -> Measured:
         torch.set_num_threads(threads)
     task = task_named(config.task)(config)
     public, test = task.load_public()[0], task.load_test()
-    home = os.environ.get("HALFMASK_HOME")
-    with tempfile.TemporaryDirectory(prefix="halfmask-dry-run-") as folder:
-        # What stand-ins are paid for with, and what is kept of them, belongs to nobody.
-        os.environ["HALFMASK_HOME"] = str(Path(folder) / "home")
-        try:
-            return _timed(config, task, public, test, Path(folder) / "run")
-        finally:
-            if home is None:
-                del os.environ["HALFMASK_HOME"]
-            else:
-                os.environ["HALFMASK_HOME"] = home
+    # What stand-ins are paid for with, and what is kept of them, belongs to nobody.
+    with throwaway_home() as folder:
+        return _timed(config, task, public, test, folder / "run")
 
 
 def _timed(config: RunConfig, task: Task, public: Records, test: Records, folder: Path) -> Measured:

@@ -53,6 +53,7 @@ class RayCrew(Crew):
         self.ray = _ray()
         self.address, self.out, self.at_once, self.threads, self.gpus = address, out.resolve(), at_once, threads or 1, gpus
         self._at_work: dict[Any, tuple[Job, str]] = {}
+        self._not_begun: list[Outcome] = []
         self._stopping_since: float | None = None
 
     def __enter__(self) -> RayCrew:
@@ -123,21 +124,26 @@ class RayCrew(Crew):
 
     @property
     def busy(self) -> bool:  # noqa: D102
-        return bool(self._at_work)
+        return bool(self._at_work or self._not_begun)
 
     def start(self, job: Job) -> None:  # noqa: D102
         lease = secrets.token_hex(16)
-        self._ask_desk(self.desk.lend.remote(lease, job.run.folder.resolve())).opened()
+        answer = self._ask_desk(self.desk.lend.remote(lease, job.run.folder.resolve()))
+        try:
+            answer.opened()
+        except HalfmaskError as error:
+            self._not_begun.append(Outcome(job.number, Ending.WRONG, str(error)))
+            return
         wants = {"num_cpus": self.threads, "num_gpus": 0 if job.run.config.device == "cpu" else self._gpus, "max_retries": 0}
         given = (job, lease, self.desk, self.threads, self.out, self._sign, code_digest(), _environment())
         self._at_work[self._task.options(**wants).remote(*given)] = (job, lease)
 
     def wait(self, hear: Callable[[News], None]) -> list[Outcome]:  # noqa: D102
         ray = self.ray
-        ready, _ = ray.wait(list(self._at_work), timeout=_MOMENT, num_returns=len(self._at_work))
+        ended, self._not_begun = self._not_begun, []
+        ready, _ = ray.wait(list(self._at_work), timeout=_MOMENT, num_returns=len(self._at_work)) if self._at_work else ([], [])
         for news in self._ask_desk(self.desk.collect.remote()):
             hear(news)
-        ended = []
         for task in ready:
             job, lease = self._at_work.pop(task)
             ended.append(self._outcome(task, job))
@@ -165,6 +171,7 @@ class RayCrew(Crew):
             return Outcome(job.number, Ending.FAILED, f"its worker ended: {_first_line(error)}")
 
     def _ask_desk(self, reference: Any) -> Any:
+        """What the desk says; without it, the sweep is over."""
         try:
             return self.ray.get(reference, timeout=PATIENCE)
         except (self.ray.exceptions.RayError, self.ray.exceptions.GetTimeoutError) as error:

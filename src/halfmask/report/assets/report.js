@@ -152,7 +152,7 @@
       const name = lineName(one) + (one.epsilon === null ? "" : `, ε = ${one.epsilon}`);
       const { mean, spread, words } = one.values[metric];
       return { type: "bar", orientation: "h", y: [name], x: [mean], marker: { color: look.color }, text: [words], textposition: "inside",
-        insidetextanchor: "start", error_x: { type: "data", array: [spread || 0] }, hovertext: [about(one, metric)], hovertemplate: "%{hovertext}<extra></extra>" };
+        insidetextanchor: "start", error_x: { type: "data", array: [spread || 0], visible: Boolean(spread) }, hovertext: [about(one, metric)], hovertemplate: "%{hovertext}<extra></extra>" };
     });
   }
 
