@@ -25,7 +25,7 @@ def certificate(fingerprint: str) -> dict:
 
 def test_a_ledger_that_is_elsewhere_leaves_what_the_certificate_remembers(fresh_home: Path) -> None:
     (line,) = told(certificate("0" * 32))
-    assert "not on this machine" in line and "ε = 0.7" in line
+    assert "not read here" in line and "ε = 0.7" in line
 
 
 def test_what_is_left_is_what_the_filter_would_grant(fresh_home: Path) -> None:

@@ -180,7 +180,7 @@ def _banners(runs: Sequence[ReportRun], audits: Sequence[Body]) -> list[str]:
     if void:
         which = "This run" if len(runs) == 1 else f"{void} of {len(runs)} runs"
         lines.append(
-            f"**{which} added noise and still promises nothing (ε = ∞).** The ε of charts and tables is what was asked for, not what holds."
+            f"**{which} added noise, and nothing is promised (ε = ∞).** The ε of charts and tables is what was asked for, not what holds."
         )
     if any(run.certificate.get("statement") == "rehearsal" for run in runs):
         lines.append("Rehearsals are among these runs: they show what views alone would give, and promise nothing.")

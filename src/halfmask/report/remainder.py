@@ -37,7 +37,7 @@ class Remainder:
 
 
 def remainder(certificate: Mapping[str, Any]) -> Remainder | None:
-    """What the ledger of a certificate's dataset says now; None where that ledger is not on this machine."""
+    """What the ledger of a certificate's dataset says now; None where that ledger is not read here."""
     dataset = str(certificate.get("dataset_fingerprint") or "")
     try:
         if not dataset or dataset not in ledger_names():
@@ -76,7 +76,7 @@ def told(certificate: Mapping[str, Any]) -> list[str]:
     if found is None:
         total = number(certificate.get("ledger_total"))
         return [
-            f"The ledger of {name} is not on this machine. When the certificate was written, all runs on these people together had cost "
+            f"The ledger of {name} is not read here. When the certificate was written, all runs on these people together had cost "
             f"ε = {total}; what has been spent since, and what is left, its holder can tell ('halfmask ledger show')."
         ]
     lines = [
