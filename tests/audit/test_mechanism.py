@@ -319,10 +319,10 @@ def test_independent_batches_and_coins_are_counted(method: str, folder: Path, mo
 
 @pytest.mark.parametrize("method", ["dpsgd", "masked"])
 def test_a_divisor_that_is_the_realised_batch_is_seen(method: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Mechanism.release
+    real = Mechanism.release_coordinates
     monkeypatch.setattr(
         Mechanism,
-        "release",
+        "release_coordinates",
         lambda self, clipped, subspace=None: real(replace(self, expected_batch=max(1, len(clipped.norms))), clipped, subspace),
     )
     assert not quiet(method, folder)["constant-divisor"].passed
@@ -330,10 +330,10 @@ def test_a_divisor_that_is_the_realised_batch_is_seen(method: str, folder: Path,
 
 @pytest.mark.parametrize("method", ["projected", "masked"])
 def test_skipping_an_empty_batch_is_seen(method: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Mechanism.release
+    real = Mechanism.release_coordinates
     monkeypatch.setattr(
         Mechanism,
-        "release",
+        "release_coordinates",
         lambda self, clipped, subspace=None: real(self, clipped, subspace) * (1.0 if len(clipped.norms) else 0.0),
     )
     found = quiet(method, folder)

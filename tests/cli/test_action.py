@@ -14,7 +14,7 @@ import pytest
 
 from halfmask.metrics.actions import METRICS
 from halfmask.privacy.accounting import SampledGaussian, epsilon
-from halfmask.report import page
+from halfmask.report import picture_rows
 from halfmask.report.overlay import contact_sheet
 from halfmask.views.tokens import FILL
 
@@ -152,7 +152,7 @@ def test_the_page_of_a_comparison_shows_what_is_public_and_says_what_it_is_worth
     """Clips without masks have nothing public, and a page all the same."""
     sheets = []
     monkeypatch.setattr(
-        page, "contact_sheet", lambda rows, names, titles: sheets.append((rows, titles)) or contact_sheet(rows, names, titles)
+        picture_rows, "contact_sheet", lambda rows, names, titles: sheets.append((rows, titles)) or contact_sheet(rows, names, titles)
     )
     grid = ("--methods", "dpsgd", "--epsilons", "5", "--out", tmp_path / "table", "--overlays", 2, "--threads", 1)
     small = ("even_so=true", "epochs=0.4", "batch=6", "delta=1e-3", f"data.masks={masks}")

@@ -8,7 +8,7 @@ import pytest
 
 from halfmask import __version__
 from halfmask.cli.console import TerminalProgress
-from halfmask.cli.recipes import first_comment
+from halfmask.cli.recipes import description
 from halfmask.data.folder import folder_records
 
 COMMANDS = (["train"], ["evaluate"], ["predict"], ["compare"], ["pretrain"], ["data"], ["data", "export"], ["recipes"])
@@ -51,7 +51,7 @@ def test_recipes(halfmask) -> None:
     assert "pose/pretrain" in result.out and "Public people only" in result.out
     listed = {entry["name"]: entry["about"] for entry in json.loads(halfmask("recipes", "--json").out)}
     assert listed["pose/pretrain"].startswith("Public people only")
-    assert first_comment("a: 1\n# Later.\n") == "Later." and first_comment("a: 1") == ""
+    assert description("# First σ = 0.5\n# and whole. Then more.\na: 1\n") == "First σ = 0.5 and whole." and description("a: 1") == ""
 
 
 def test_pretrain_makes_weights_that_train_accepts(halfmask, recipe, folder, tmp_path) -> None:

@@ -35,7 +35,7 @@ def test_flags_reach_the_settings(trained, recipe) -> None:
 def test_every_flag_has_its_field(halfmask, recipe, monkeypatch, tmp_path) -> None:
     seen = {}
 
-    def note_config(config, out, progress, resume):
+    def note_config(config, out, progress, resume, joining):
         seen["config"] = config
         raise KeyboardInterrupt
 

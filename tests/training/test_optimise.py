@@ -179,8 +179,8 @@ def test_public_steps_are_taken_besides(tiny_config: Build, tmp_path: Path) -> N
     moves: list[torch.Tensor] = []
     trainer._apply = lambda update, move=None: moves.append(update)  # type: ignore[method-assign, misc]
     released: list[int] = []
-    real = trainer.noised.mechanism.release
-    object.__setattr__(trainer.noised.mechanism, "release", lambda *a: released.append(1) or real(*a))
+    real = trainer.noised.mechanism.release_coordinates
+    object.__setattr__(trainer.noised.mechanism, "release_coordinates", lambda *a: released.append(1) or real(*a))
     trainer.take_step()
     assert len(moves) == 3 and len(released) == 1
 

@@ -332,7 +332,7 @@ def test_nothing_leaves_but_what_the_mechanism_releases(tiny_config: Build, tmp_
     half = trainer_for(tiny_config("private.weight=2"), tmp_path / "run").noised
     told: list[np.ndarray] = []
     fixed = torch.arange(half.engine.size, dtype=torch.float32)
-    object.__setattr__(half.mechanism, "release", lambda clipped, subspace: fixed)
+    object.__setattr__(half.mechanism, "release_coordinates", lambda clipped, subspace: fixed)
     draws(monkeypatch, half, [3, 1])
     released = replace(half, publish=told.append).release(0)
     assert torch.equal(released.gradient, 2 * fixed) and released.move is None  # type: ignore[arg-type]

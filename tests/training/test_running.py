@@ -223,7 +223,7 @@ def test_an_interrupted_run_is_complete_and_goes_on(
         assert set(certificate["epsilon"].values()) == {"infinity"}, "a seed's noise can be subtracted"
         covered = sorted(step for s in spends for step in range(s.first_step, s.last_step + 1))
         assert covered == list(range(5)), "each step paid for once"
-        assert opened[-2:] == [("coins", 1, paid), ("noise", 1, paid)], "noise that was released is never replayed"
+        assert [one[:3] for one in opened[-2:]] == [("coins", 1, paid), ("noise", 1, paid)], "noise that was released is never replayed"
     assert ((folder / "model.safetensors").read_bytes() == before) == (block == 50 and method != "public-only")
     assert log_lines(folder)[-1]["interrupted"] is False
 

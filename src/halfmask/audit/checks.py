@@ -212,7 +212,7 @@ def poisson_coins(trainer: Trainer) -> Finding:
     spread = float(sizes.var()) / expected
     return Finding(
         "poisson-coins",
-        low <= sizes.sum() <= high and abs(spread - 1) < 0.07 and not twice and least <= each.min() <= each.max() <= most,
+        bool(low <= sizes.sum() <= high and abs(spread - 1) < 0.07 and not twice and least <= each.min() <= each.max() <= most),
         f"{sizes.sum():,} inclusions, of one unit from {each.min():,} to {each.max():,}; batch-size variance {spread:.3f} of the binomial "
         f"one; {twice:,} batches with somebody twice",
         f"{low:,.0f} to {high:,.0f}, of one unit {least:,.0f} to {most:,.0f}; 0.93 to 1.07; 0",

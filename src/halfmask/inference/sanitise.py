@@ -27,6 +27,7 @@ from halfmask.inference.originals import Original, check_target, find_originals
 from halfmask.inference.people_given import Given, read_boxes, read_poses, with_poses
 from halfmask.inference.photographs import open_photograph, packed
 from halfmask.inference.repainting import BACKGROUNDS, Fitting, Region, region_of, repaint, whole
+from halfmask.privacy.certificate import promise_in
 from halfmask.training.outputs import only_one
 from halfmask.writing import write_whole, writing
 
@@ -158,7 +159,7 @@ def _copy_certificate(generator: PersonGenerator, target: Path) -> str:
             body = source.read_bytes()
             write_whole(target / name, body)
         if source.suffix == ".md":
-            text = next((line for line in body.decode().splitlines() if line.strip() and not line.startswith("#")), "")
+            text = promise_in(body.decode())
     return text
 
 
