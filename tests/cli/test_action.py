@@ -166,7 +166,7 @@ def test_the_page_of_a_comparison_shows_what_is_public_and_says_what_it_is_worth
         painted = (public[:224] == FILL).all(-1)
         assert 0.5 < painted.mean() < 0.99 and not (truth[:224] == FILL).all(-1)[painted].all()
     written = (tmp_path / "table/index.html").read_text()
-    assert "For one video of up to 3 clips that factor is at most e^" in written and "one subject of up to 12 clips" in written
+    assert "to one video of up to 3" in written and "to one subject of up to 12" in written
 
 
 def test_verify_plan_and_resume(halfmask, run_of, tmp_path: Path) -> None:
