@@ -1,4 +1,4 @@
-"""Two processes of one run against one: `python -m benchmarks.ranks [--rounds 6] [--steps 4] [--batch 32] [--quick]`.
+"""Two processes of one run against one: `python -m benchmarks.ranks [--rounds 6] [--steps 4] [--batch 32] [--chunk N] [--quick]`.
 
 TinyViT-5M, method dpsgd, strategy full, people of 256×192 pixels (`--quick`: 64×48, to see that it runs). Three teams are kept ready in
 processes of their own, pinned to their cores: one process on one core, one process with two threads on two cores, and two processes of one
@@ -72,7 +72,7 @@ def team(name: str, folder: Path, options: argparse.Namespace) -> Team:
         mine = cores[rank : rank + threads] if world > 1 or threads == 1 else cores[:threads]
         words = [sys.executable, "-m", "benchmarks.ranks", "--member", str(folder / name.replace(" ", "-")), "--steps", str(options.steps)]
         words += ["--batch", str(options.batch), "--rounds", str(options.rounds), "--cores", ",".join(map(str, mine))]
-        words += ["--quick"] if options.quick else []
+        words += ["--chunk", str(options.chunk), *(["--quick"] if options.quick else [])]
         made.append(subprocess.Popen(words, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
     return Team(made)
 
@@ -93,6 +93,7 @@ def member(options: argparse.Namespace) -> None:
         "delta": 1e-4,
         "accountant": "rdp",
         "insecure_seed": 1,
+        "chunk": options.chunk,
         "even_so": True,
         "data": {"private": people, "public": 8, "test": 0},
         "model": {"weights": None, "size": "5m", "input_size": [64, 48] if options.quick else [256, 192]},
@@ -135,6 +136,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--steps", type=int, default=4, help="of each team in a round")
     parser.add_argument("--batch", type=int, default=32, help="people expected in a step")
+    parser.add_argument("--chunk", type=int, default=64, help="people that a process holds at once, at most")
     parser.add_argument("--quick", action="store_true", help="small pictures: only to see that it runs")
     parser.add_argument("--member", help=argparse.SUPPRESS)
     parser.add_argument("--cores", help=argparse.SUPPRESS)
