@@ -79,8 +79,9 @@ def _opening(runs: Sequence[ReportRun]) -> str:
     words = [f"{len(runs)} models, and a promise for each by itself"]
     if noised:
         span = number(noised[0]) if noised[0] == noised[-1] else f"{number(noised[0])} to {number(noised[-1])}"
-        words.append(f"{len(noised)} promise any one {' or '.join(units)} a bound of ε = {span}")
-    words += [f"{free} read nothing private"] * bool(free) + [f"{boundless} promise nothing (ε = ∞)"] * bool(boundless)
+        words.append(f"{len(noised)} promise{'s' * (len(noised) == 1)} any one {' or '.join(units)} a bound of ε = {span}")
+    words += [f"{free} read{'s' * (free == 1)} nothing private"] * bool(free)
+    words += [f"{boundless} promise{'s' * (boundless == 1)} nothing (ε = ∞)"] * bool(boundless)
     return "; ".join(words) + ". Whoever sees several of them is promised only what they cost together."
 
 
