@@ -219,7 +219,7 @@ def test_several_machines_need_a_network_that_is_said_to_be_closed(own: Callable
     several = ranks.run(2, job, environment={"HALFMASK_ENCRYPTED_NETWORK": "1"})
     assert several.codes == [0, 0], several.said()
     said = json.loads((tmp_path / "run" / "certificate.json").read_text())["public_assumptions"]
-    assert any("the network between 2 machines is encrypted" in line for line in said)
+    assert any("the network between 2 machines" in line and "encrypted and closed to others" in line for line in said)
 
 
 # ---- deaths --------------------------------------------------------------------------------------------------------------

@@ -164,14 +164,12 @@ class Group:
     @property
     def wire(self) -> str:
         """Where private intermediate results were, in the words of the certificate."""
+        kept = "un-noised sums and the key of the coins"
         if self.machines == 1:
-            return (
-                "that nobody else could read the memory of the machine that took the steps: un-noised sums and the key of the coins "
-                "were in it"
-            )
+            return f"the memory of the machine that took the steps, where {kept} were: nobody else is taken to have read it"
         return (
-            f"that the network between {self.machines} machines is encrypted and closed to others: un-noised sums and the key of the coins "
-            "crossed it (declared by whoever started the run, and not checked)"
+            f"the network between {self.machines} machines, which {kept} crossed: it is taken to be encrypted and closed to others "
+            "(declared by whoever started the run, and not checked)"
         )
 
 
