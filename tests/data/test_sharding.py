@@ -126,7 +126,8 @@ def test_units_know_who_has_opened_them_also_after_somebody_left() -> None:
     one = everybody(config_for("pose", unit="image"), 3)[1]
     kept = one.take(np.arange(3, len(one)))
     units = Units(kept.unit_ids("image"), 8, ids=kept.ids, owners=kept.owners)
-    assert units.owners is not None and kept.owners is not None
+    assert units.owners is not None and kept.owners is not None and one.owners is not None
+    assert np.array_equal(kept.owners, one.owners[3:]), "whoever stays is still with the process that has opened them"
     for number, members in enumerate(units.members):
         assert {int(kept.owners[row]) for row in members} == {int(units.owners[number])}
 
